@@ -130,7 +130,6 @@ def read_options(owner: str, text: str, readers: Mapping[str, Callable[[str], An
 
 
 def _parts(text: str, readers: Mapping[str, Callable[[str], Any]]) -> list[str]:
-    """The options in a text, each with its value."""
     parts: list[str] = []
     for part in text.split(","):
         name = part.partition("=")[0].strip()

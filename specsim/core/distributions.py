@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
@@ -18,8 +17,6 @@ from specsim.core._checks import check_between, check_count, check_unmasked
 from specsim.core._files import read_table
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import MOST_TOKENS, Floats, Ints, dtype_of
-
-bfloat16 = np.dtype(ml_dtypes.bfloat16)
 
 #: What numbers that are no probabilities may be.
 LOGITS = "; if these are logits, give their softmax"
@@ -266,7 +263,7 @@ def min_p(p: ArrayLike, fraction: float) -> Floats:
 def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
     """Round each entry of the rows `p` to float64, float32, float16 or bfloat16, without renormalising."""
     try:
-        wanted = bfloat16 if isinstance(dtype, str) and dtype == "bfloat16" else np.dtype(dtype)
+        wanted = dtype_of(dtype) if isinstance(dtype, str) else np.dtype(dtype)
     except Exception:  # of an object NumPy asks for whatever it has
         wanted = None
     if wanted not in TOLERANCE:

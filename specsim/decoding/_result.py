@@ -8,12 +8,6 @@ from specsim.core._provenance import Provenance
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
 from specsim.models._drafts.dynamic import Draft
 
-#: What `Generation.to_dict` adds to the fields.
-DERIVED = (
-    "iterations", "drafted", "accepted", "rejected", "bonus", "dropped",
-    "tokens_per_iteration", "alpha_drafted", "alpha_verified",
-)  # fmt: skip
-
 
 class Step(NamedTuple):
     """One iteration: tokens drafted, the draft's depth (the most it could accept), and tokens accepted."""
@@ -49,6 +43,10 @@ class Generation(Shown):
     provenance: Provenance = field(repr=False)
     interrupted: bool = False  #: whether Ctrl-C ended the text
     method: str | None = None  #: the drafting system, if one was named
+    derived = (
+        "iterations", "drafted", "accepted", "rejected", "bonus", "dropped",
+        "tokens_per_iteration", "alpha_drafted", "alpha_verified",
+    )  # fmt: skip
 
     @property
     def iterations(self) -> int:
@@ -97,7 +95,7 @@ class Generation(Shown):
         return self.accepted / tested if tested else None
 
     def to_dict(self) -> dict[str, Any]:
-        return as_dict(self, *DERIVED, without=("tree",), draft=self.tree)
+        return as_dict(self, *self.derived, without=("tree",), draft=self.tree)
 
     def table(self) -> Mapping[str, str]:
         """The numbers as text, by name."""

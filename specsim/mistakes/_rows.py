@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from specsim.core._types import Floats, Ints
-from specsim.core.distributions import bfloat16
+from specsim.core._types import Floats, Ints, dtype_of
 from specsim.core.distributions import temperature as at_temperature
 
 
@@ -239,7 +238,7 @@ LAWS: dict[str, Callable[..., Floats]] = {
     "draft_numbers_in_check": draft_numbers_in_check,
     "test_uniform_draws": test_uniform_draws,
     "float16_ratio": lambda pair: pair.emitted(accepted=rounded_ratio(pair.p, pair.q, np.float16)),
-    "bfloat16_ratio": lambda pair: pair.emitted(accepted=rounded_ratio(pair.p, pair.q, bfloat16)),
+    "bfloat16_ratio": lambda pair: pair.emitted(accepted=rounded_ratio(pair.p, pair.q, dtype_of("bfloat16"))),
     "lenience": lambda pair, lenience: lenient(pair, lenience, lambda *_: pair.residual),
     "scaled_lenience": lambda pair, lenience: lenient(pair, lenience, residual),
     "bonus_argmax": lambda pair: argmax(pair.p),
@@ -289,7 +288,7 @@ PARTS: dict[str, Parts] = {
     "ratio_epsilon": Parts(lambda p, q, epsilon: ratio(p, q + epsilon)),
     "clamped_draft": Parts(lambda p, q, epsilon: ratio(p, np.maximum(q, epsilon))),
     "float16_ratio": Parts(partial(rounded_ratio, dtype=np.float16)),
-    "bfloat16_ratio": Parts(partial(rounded_ratio, dtype=bfloat16)),
+    "bfloat16_ratio": Parts(partial(rounded_ratio, dtype=dtype_of("bfloat16"))),
     "coarse_test": Parts(lambda p, q, bits: np.ceil(ratio(p, q) * 2.0**bits) / 2.0**bits),
     "coarse_draw": Parts(last=on_grid),
     "floored_race": Parts(last=partial(late_race, floored=True)),

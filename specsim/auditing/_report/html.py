@@ -31,6 +31,7 @@ STYLE: Any = {
 def template(audit: Audit) -> tuple[Path, dict[str, Any]]:
     """The template, audit.html.j2 beside this file, which builds on that of all results, and its values."""
     worst, shown, steps = figures.worst_tables(audit), figures.main_tables(audit), figures.level_steps(audit)
+    power = partial(figures.power_figure, audit)
     captions = [f"{one.name}: {one.table.n:,} tokens" for one in worst]
     return Path(__file__).with_name("audit.html.j2"), {
         "words": words,
@@ -41,9 +42,7 @@ def template(audit: Audit) -> tuple[Path, dict[str, Any]]:
             for i, (one, text) in enumerate(zip(worst, captions, strict=True))
         ],
         "purposes": {case.case: case.purpose for case in audit.cases},
-        "power": _svg(partial(figures.power_figure, audit), "p", "Detectable TV against the number of steps")
-        if shown
-        else "",
+        "power": _svg(power, "p", "Detectable TV against the number of steps") if shown else "",
         "detectable": Table.of(
             [
                 {"table": one.name, "this audit": f"{one.table.detectable_tv:.4f}"}

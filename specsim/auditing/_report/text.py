@@ -341,6 +341,7 @@ def evidence(audit: Audit) -> list[dict[str, str]]:
     for case in audit.cases:
         first, last = case.first_token, case.last_position
         power = f"{first.detectable_tv:.4f}–{last.detectable_tv:.4f}" if first and last else NONE
+        certified = first and first.certified_tv
         rows.append(
             {
                 "case": case.case,
@@ -350,9 +351,7 @@ def evidence(audit: Audit) -> list[dict[str, str]]:
                 "min p": f"{case.smallest_p:.1g}" if any(one.chi_square.df for one in case.tables) else NONE,
                 "max e": f"10^{round(case.largest_log10_e, 1) + 0.0:.1f}" if case.tables else NONE,
                 "detectable TV": power,
-                "certified": f"≤{first.certified_tv:.4f}"
-                if first and first.certified_tv is not None
-                else NONE,
+                "certified": NONE if certified is None else f"≤{certified:.4f}",
                 "verdict": verdict_of(audit, case),
             }
         )
@@ -383,10 +382,9 @@ def power_by_shape(audit: Audit) -> list[dict[str, str]]:
 
 def power_by_axis(audit: Audit) -> list[dict[str, str]]:
     """The fourth table: what would have been found along other axes of the calls' shapes."""
-    found = axes_of(audit.cases)
     return [
         {"axis": axis, AXIS: ", ".join(f"{name}: {tv:.3f}" for name, tv in values.items())}
-        for axis, values in found.items()
+        for axis, values in axes_of(audit.cases).items()
         if axis not in BY_SHAPE
     ]
 
