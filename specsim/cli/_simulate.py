@@ -296,17 +296,13 @@ def compare(
 
 @command(app)
 def warm(*, threads: option.Threads = None) -> int:
-    """Compile the kernels of all commands now, on all cores, and keep them on disk.
-
-    Later commands of this version find them there: run it once in an image, or after an update."""
-    from specsim.planning import preset, simulate_batch
+    """Compile the kernels of rules and audits now, on all cores, and keep them for later commands."""
     from specsim.rules import get, names
     from specsim.simulation._compiling import KINDS, compile_rules
 
     for kind in KINDS:
         compile_rules([*map(get, names())], kind, threads)
     specsim.audit("standard", "smoke", rng=0)
-    simulate_batch(preset("llama-8b"), requests=320, replications=2)
     print("compiled; other commands start at once")
     return 0
 

@@ -304,6 +304,7 @@ class _Entries:
 
     def _key(self, signature: Any, codegen: Any) -> bytes:
         """Everything the code for these arguments depends on; empty for a type that cannot be described."""
+        import llvmlite  # type: ignore[import-untyped]
         import numba
 
         arguments, result = numba.core.sigutils.normalize_signature(signature)
@@ -311,7 +312,9 @@ class _Entries:
             types = [_type_described(argument) for argument in arguments]
         except _NotDescribedError:
             return b""
-        parts = self.kernel, types, result, codegen.magic_tuple(), *_surroundings()
+        settings = [(name, getattr(numba.config, name)) for name in SETTINGS]
+        versions = sys.version, numba.__version__, llvmlite.__version__, np.__version__
+        parts = self.kernel, types, result, codegen.magic_tuple(), settings, versions
         return "\n".join(map(str, parts)).encode() + b"\0"
 
     def _path(self, key: bytes) -> Path:
@@ -328,24 +331,14 @@ SETTINGS = ["BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "OPT", "SLP_VE
 UNUSED = 30 * 24 * 3600
 
 
-def _surroundings() -> tuple[Any, ...]:
-    """The settings and versions that change the code."""
-    import llvmlite  # type: ignore[import-untyped]
-    import numba
-
-    settings = [(name, getattr(numba.config, name)) for name in SETTINGS]
-    return settings, (sys.version, numba.__version__, llvmlite.__version__, np.__version__)
-
-
 def kept_mark(what: str) -> Path | None:
     """The empty file which says that the kernels of `what` are on disk; None where nothing is kept."""
     import numba
     from llvmlite.binding import get_host_cpu_name  # type: ignore[import-untyped]
 
     folder = None if numba.config.DISABLE_JIT else _folder()  # type: ignore[attr-defined]  # set at run time
-    known = what, sources_digest(), get_host_cpu_name(), *_surroundings()
-    name = hashlib.sha256("\n".join(map(str, known)).encode()).hexdigest()
-    return folder and folder / f"{name}.kernels"
+    known = f"{what} {sources_digest()} {get_host_cpu_name()} {numba.__version__} {sys.version}"
+    return folder and folder / f"{hashlib.sha256(known.encode()).hexdigest()}.kernels"
 
 
 def _type_described(argument: Any) -> str:

@@ -15,7 +15,7 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.models import Pair
 from specsim.planning._costs import Hardware, Network, Roofline
-from specsim.simulation import _compiling
+from specsim.simulation._compiling import compile_rules
 from specsim.simulation._grid import Compared, context_rows, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import pair_of
@@ -177,9 +177,7 @@ def compare_methods(
         raise ValueError(f"methods: none given; give some of {', '.join(method_names())}")
     drafting = [(one, one.drafting(pair)) for one in chosen]  # before the work
     if executor in (None, "threads"):
-        _compiling.compile_rules(
-            [rules.get(one.rule) for one in chosen], _compiling.kind_of(pair), threads, progress
-        )
+        compile_rules([rules.get(one.rule) for one in chosen], pair, threads, progress)
     rows = context_rows(*pair)
     work: dict[str, Any] = {"steps": steps, "rng": root, "executor": executor}
 

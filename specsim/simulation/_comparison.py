@@ -23,7 +23,7 @@ from specsim.core._tables import Piece, Table
 from specsim.core.distributions import Floats, check_rows
 from specsim.models import Model, Pair, Tree
 from specsim.rules import GROUPS, Parameter, Rule, get, group_of, names
-from specsim.simulation._compiling import compile_rules, kind_of
+from specsim.simulation._compiling import compile_rules
 from specsim.simulation._grid import Compared, context_rows, draft_for, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import BY_SIBLINGS, make_source, pair_of
@@ -162,7 +162,7 @@ def compare(
     for rule in chosen:
         make_source(*pair, rule=rule, gamma=draft_for(rule, gamma, drafts))  # before the work
     if executor in (None, "threads"):
-        compile_rules(chosen, kind_of(pair), threads, progress)
+        compile_rules(chosen, pair, threads, progress)
     rows = context_rows(*pair)
 
     def one_of(rule: Rule, threads: int | None) -> tuple[Entry, str, Pair]:

@@ -187,7 +187,6 @@ def most_of(what: str, unit: str, values: Mapping[str, float]) -> Line:
 
 
 def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
-    """A chain of `gamma` tokens, or for a rule on trees `drafts` such chains."""
     drawing = rule.draft_sampling[0]
     return chains(drafts, gamma, drawing) if rule.claimed_on_trees else chain(gamma, drawing)
 

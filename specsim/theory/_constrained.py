@@ -118,14 +118,7 @@ def conditioned_law(
     return {text: as_fraction(mass / total) for text, mass in law.items()}
 
 
-def _law(
-    target: Model,
-    allowed: Callable[[Tokens], Iterable[int]],
-    length: int,
-    context: Tokens,
-    *,
-    renormalised: bool,
-) -> Exact:
+def _law(target: Model, allowed: Any, length: int, context: Tokens, renormalised: bool) -> Exact:
     check_count("length", length, 0, MAX_NODES)
     rows = _rows_of(target)
     law: Exact = {(): rational(1)}
@@ -136,9 +129,7 @@ def _law(
             kept = {x: row[x] for x in _tokens(allowed(text), target.vocab_size, text) if row[x]}
             total: Any = sum(kept.values()) if renormalised else 1
             if renormalised and not kept:
-                raise ValueError(
-                    f"allowed: the target has no allowed token after {text}; allow tokens that it can give"
-                )
+                raise ValueError(f"allowed: the target has no allowed token after {text}; allow others")
             for x, weight in kept.items():
                 longer[*text, x] = mass * weight / total
         if len(longer) > MAX_TEXTS:
@@ -153,7 +144,5 @@ def _tokens(given: Iterable[int], size: int, text: Tokens) -> set[int]:
     tokens = set(given)
     for x in tokens:
         if not isinstance(x, int | np.integer) or not 0 <= x < size:
-            raise ValueError(
-                f"allowed: token {x!r} after {text} is outside the vocabulary [0, {size}); return others"
-            )
+            raise ValueError(f"allowed: token {x!r} after {text} is outside [0, {size}); return others")
     return tokens

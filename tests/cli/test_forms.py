@@ -116,7 +116,7 @@ def test_a_result_is_written_to_a_file_besides(tmp_path, full):
 
 
 #: What `specsim` may offer at most, beside the options of the output.
-MAX_COMMANDS, MAX_OPTIONS = 24, 20
+MAX_COMMANDS, MAX_OPTIONS = 25, 20
 
 
 def test_there_are_few_commands_with_few_options():

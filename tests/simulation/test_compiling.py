@@ -13,9 +13,10 @@ from specsim.models import Pair
 from specsim.models._trained_pairs import default_pair
 from specsim.rules import get, names
 from specsim.simulation import _compiling
-from specsim.simulation._compiling import FIXED, ROWS, compile_rules, kind_of
+from specsim.simulation._compiling import compile_rules
 from specsim.traces import default_trace
 
+PAIR = Pair(np.array([0.5, 0.5]), np.array([0.5, 0.5]))
 RULES = [*map(get, ("standard", "naive_matching", "lenience", "block"))]
 COUNTED = """
 import numba.core.dispatcher as dispatcher
@@ -41,20 +42,23 @@ def kept(tmp_path, monkeypatch):
     return tmp_path / "kernels"
 
 
-def test_the_kind_of_a_pair():
-    assert kind_of(Pair(np.array([0.5, 0.5]), np.array([0.5, 0.5]))) == FIXED
-    assert kind_of(Pair(np.full((3, 2), 0.5), np.full((3, 2), 0.5))) == ROWS
-    assert kind_of(Pair(*default_pair())) == kind_of(Pair(default_trace())) == ROWS
+def test_the_kind_of_a_pair(kept, monkeypatch):
+    asked = []
+    monkeypatch.setattr(_compiling, "kept_mark", asked.append)
+    rows = np.full((3, 2), 0.5)
+    for pair in (PAIR, Pair(rows, rows), Pair(*default_pair()), Pair(default_trace())):
+        compile_rules(RULES[:1], pair)
+    assert asked == ["fixed pair standard", *["rows standard"] * 3]
 
 
 def test_the_rules_that_are_started_for(kept, monkeypatch):
     started = []
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: started.append(1) or pytest.fail("a process"))
-    compile_rules(RULES[: _compiling.FEWEST - 1], FIXED, threads=2)
-    compile_rules(RULES, FIXED, threads=1)
+    monkeypatch.setattr(_compiling, "Popen", lambda *_, **__: started.append(1) or pytest.fail("a process"))
+    compile_rules(RULES[: _compiling.FEWEST - 1], PAIR, threads=2)
+    compile_rules(RULES, PAIR, threads=1)
     for one in RULES:
-        _kernels.kept_mark(f"{FIXED} {one.name}").touch()
-    compile_rules(RULES, FIXED, threads=2)
+        _kernels.kept_mark(f"fixed pair {one.name}").touch()
+    compile_rules(RULES, PAIR, threads=2)
     assert not started
 
 
@@ -71,10 +75,8 @@ def test_nothing_is_marked_where_nothing_is_compiled(kept, monkeypatch):
 
 def test_a_process_that_ends_leaves_its_rules_to_the_run(kept, monkeypatch):
     monkeypatch.setattr(_compiling, "calling", lambda *_: [sys.executable, "-c", "pass"])
-    told = []
-    compile_rules(RULES, FIXED, threads=2, progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (4, 4)
-    assert not [one for one in RULES if _kernels.kept_mark(f"{FIXED} {one.name}").exists()]
+    compile_rules(RULES, PAIR, threads=2)
+    assert not [one for one in RULES if _kernels.kept_mark(f"fixed pair {one.name}").exists()]
 
 
 @pytest.mark.slow

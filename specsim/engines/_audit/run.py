@@ -210,7 +210,6 @@ def judge_texts(
         root = header["seed"]
         asked_for = planted, root, sampling, header["tokens"], header["texts"]
         check_arguments(plan_requests, asked_for, form)
-        # no more than what could have been asked, whatever the file says
         answers = len(store.completions) + len(store.failures) + MOST_AT_ONCE
         asked_for = (*asked_for[:3], min(header["tokens"], answers * LONG), header["texts"])
         requests = plan_requests(*asked_for, **form)

@@ -26,8 +26,7 @@ ORDERS, LATE, COUNTED, WORDS = (
 FIRST_ORDER: str = ORDERS[0]
 #: So an order begins in which the parameters that requests leave out have the checkpoint's values.
 DEFAULTS = "defaults of the checkpoint, "
-#: So an order begins in which a token is drawn without bans, and with them only where it is banned, as
-#: llama.cpp does with a grammar: after truncation the tokens that are left then have another distribution.
+#: So an order begins in which a token is drawn without bans, and again with them where it is banned.
 AGAIN = "banned tokens drawn again, "
 #: What of the processing can be left out: the parameters of each part, with values that change nothing.
 PARTS = {name: {name: value} for name, value in NEUTRAL.items() if name not in PENALTIES}
@@ -217,6 +216,5 @@ def possible_orders(sampling: Sampling) -> list[str]:
                     late = tail.removeprefix("temperature")
                     found.append(", ".join([*head[:-1], "temperature", head[-1]]) + late)
     named = [f"{words}, {one}" for words in WORDS for one in found] if sampling.has_phrases else found
-    # a grammar is of the text
     again = [AGAIN + one for one in named if not one.startswith("bad words,")]
     return named + again * bool(acting & {*BANS} and acting & {*CUTS} - {"temperature"})
