@@ -252,20 +252,25 @@ def read_acceptance(path: str | Path, *more: str | Path) -> Acceptance:
     groups: dict[str, list[Record]] = {}
     unreadable: list[str] = []
     for source in (path, *more):
-        found = [*read_records(source, unreadable)]
-        if not found:
-            first = f"; the first unreadable line is {unreadable[0]}" if unreadable else ""
-            what = "no numbers of speculative decoding; give a log that has some"
-            raise ValueError(f"{str(source)[:200]}: {what}{first}")
-        for record in found:
+        for record in some_records(source, unreadable):
             name = ": ".join(one for one in (str(source)[:60] if more else "", record.part) if one)
             groups.setdefault(name, []).append(record)
     main = [one for some in groups.values() for one in some if not one.beside]
     parts = {name: some for name, some in groups.items() if len(some) < len(main) or some[0].beside}
-    return _of(main, unreadable, series=[_of(some, name=name) for name, some in parts.items() if name])
+    series = [acceptance_of(some, name=name) for name, some in parts.items() if name]
+    return acceptance_of(main, unreadable, series=series)
 
 
-def _of(
+def some_records(source: str | Path, unreadable: list[str]) -> list[Record]:
+    """What `read_records` reads. Raises ValueError for nothing."""
+    if found := [*read_records(source, unreadable)]:
+        return found
+    first = f"; the first unreadable line is {unreadable[0]}" if unreadable else ""
+    what = f"no numbers of speculative decoding; give a log that has some{first}"
+    raise ValueError(f"{str(source)[:200]}: {what}")
+
+
+def acceptance_of(
     records: list[Record], unreadable: Sequence[str] = (), name: str = "", series: Iterable[Acceptance] = ()
 ) -> Acceptance:
     """What records amount to."""

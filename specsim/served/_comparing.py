@@ -13,8 +13,7 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_between
 from specsim.core._tables import Line, Piece, Shown, Table, span
 from specsim.core._types import Floats
-from specsim.served._acceptance import CONFIDENCE, read_acceptance
-from specsim.served._records import read_records
+from specsim.served._acceptance import CONFIDENCE, acceptance_of, some_records
 
 #: Random exchanges, and the probability with which a change of `detectable` is shown.
 EXCHANGES, POWER = 9_999, 0.9
@@ -155,12 +154,13 @@ def compare_acceptance(
 
 def _requests_of(path: str | Path) -> tuple[list[str], Floats, Floats]:
     """Of each request of a log that has steps: its id, empty if it has none, its tokens, and its steps."""
-    found = read_acceptance(path)
+    records = some_records(path, [])
+    found = acceptance_of([one for one in records if not one.beside])
     if not found.requests or not sum(found.lengths):
         raise ValueError(f"{path}: has no requests with steps; log responses, not the counters of a server")
     if found.contradictions:
         raise ValueError(found.contradictions[0])
-    counted = [one for one in read_records(path, []) if sum(one.lengths)]
+    counted = [one for one in records if sum(one.lengths)]
     rows = [(np.arange(1, len(one.lengths) + 1) @ one.lengths, sum(one.lengths)) for one in counted]
     tokens, steps = np.array(rows, dtype=np.float64).T
     return [one.identity for one in counted], tokens, steps

@@ -1,5 +1,6 @@
 """Two logs of accepted lengths: alarms are as rare as stated, and a fall that could be shown is shown."""
 
+import io
 import json
 import re
 
@@ -91,3 +92,10 @@ def test_the_command_says_what_changed_and_what_could_have(tmp_path):
     says("has no requests with steps", "compare-acceptance", "old", "metrics", code=2, cwd=tmp_path)
     write_log(tmp_path / "wrong", [{"acceptance_histogram": [5, 5], "num_spec_steps": 9}])
     says("9 steps, and 10 in the histogram", "compare-acceptance", "old", "wrong", code=2, cwd=tmp_path)
+
+
+def test_standard_input_is_read_once(monkeypatch):
+    lines = b'{"acceptance_histogram": [1, 2, 3]}\n' * 3
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    (log,) = compare_acceptance("-").logs
+    assert (log.requests, log.steps, log.tokens_per_step) == (3, 18, pytest.approx(14 / 6))
