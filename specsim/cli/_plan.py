@@ -62,7 +62,7 @@ def plan(
     form: Form = TEXT,
 ) -> int:
     """Find the best γ, its speedup and sensitivity, the best of several drafts, or of several policies."""
-    from specsim.planning import _measured as by_measurement
+    from specsim.planning._measured import MeasuredStep, plan_passes, plan_speeds, plan_step
 
     values = locals()
     kind = next((name for name in PLANS if values[name]), "c")
@@ -71,7 +71,7 @@ def plan(
         raise ValueError("PAIR, --alpha, --draft, --speeds: give exactly one of them")
     refuse(plan, values, f"has no effect with --{kind.replace('_', '-')}", but=(kind, *PLANS[kind], "form"))
     if speeds is not None:
-        return print_result(by_measurement.plan_speeds(_speeds(speeds)), form)
+        return print_result(plan_speeds(_speeds(speeds)), form)
     if draft is not None:
         candidates = [_candidate(text) for text in draft]
         return print_result(specsim.rank_drafts(candidates, max_gamma=max_gamma), form)
@@ -79,11 +79,9 @@ def plan(
 
     def make(alpha: Any) -> Any:
         if step_time is not None:
-            return by_measurement.plan_step(alpha, gamma, target_time, step_time)
+            return plan_step(alpha, gamma, target_time, step_time)
         if measured is not None:
-            return by_measurement.plan_passes(
-                alpha, by_measurement.MeasuredStep.read(*_passes(measured), batch)
-            )
+            return plan_passes(alpha, MeasuredStep.read(*_passes(measured), batch))
         assert c is not None
         return specsim.plan(alpha, c, c_hat, max_gamma=max_gamma)
 

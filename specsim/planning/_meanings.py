@@ -12,7 +12,7 @@ from specsim.core._numbers import real
 from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA
 from specsim.served._feasible import Value, read
-from specsim.theory import expected_tokens
+from specsim.served._meanings import independent_alpha
 
 #: Numbers are [value, least, most]; of one that divides or is subtracted, the ends change places.
 OTHER = [0, 2, 1]
@@ -113,10 +113,3 @@ def shares_of(by_position: str | Sequence[Value]) -> list[float]:
             rise = f"rises from {earlier[0]:g} to {later[0]:g}, which shares of all steps cannot"
             raise ValueError(f"by_position: {rise}; give rates of tested tokens as conditional")
     return np.minimum.accumulate([1.0, *(share[0] for share in shares)])[1:].tolist()
-
-
-def independent_alpha(tokens: float, gamma: int) -> float:
-    """The α of independent acceptances with which steps of `gamma` emit `tokens` on average, 1 to γ + 1."""
-    from scipy.optimize import brentq
-
-    return float(brentq(lambda alpha: float(expected_tokens(alpha, gamma)) - tokens, 0.0, 1.0))

@@ -15,9 +15,10 @@ from specsim.core._numbers import whole
 from specsim.core._tables import NONE, Piece, Shown, Table
 from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA
-from specsim.planning._meanings import OTHER, independent_alpha, printed
-from specsim.planning._plan import rates_to
+from specsim.planning._meanings import OTHER, printed
+from specsim.planning._plan import tokens_to
 from specsim.served._feasible import Value
+from specsim.served._meanings import independent_alpha
 
 
 @checked
@@ -175,22 +176,15 @@ def _shown(number: Floats) -> str:
     return "{:.4g} ({:.4g} – {:.4g})".format(*number)
 
 
-def tokens_to(alpha: ArrayLike, gamma: int) -> Floats:
-    """[γ] expected tokens of steps of 1, 2, … `gamma` drafted tokens."""
-    return 1.0 + np.cumsum(np.cumprod(rates_to(alpha, gamma)))
-
-
 def plan_passes(alpha: ArrayLike, cost: MeasuredStep) -> MeasuredPlan:
     """The plan by measured passes, with accepted / tested tokens as for `specsim.plan`."""
     known, choices = np.size(alpha) if np.ndim(alpha) else cost.longest, []
     for gamma, emitted in enumerate(tokens_to(alpha, cost.longest), 1):
         verified = cost.verification(gamma)
         step, tokens = verified + gamma * cost.draft / cost.passes[1][0], np.full(3, emitted)
-        unknown = (
-            "its acceptance was" if gamma > known else "" if gamma + 1 in cost.passes else "its pass was"
-        )
-        gain = tokens / step[OTHER]
-        choices.append(MeasuredChoice(gamma, step, tokens, None, gain, float(verified[0]), unknown))
+        unmeasured = "" if gamma + 1 in cost.passes else "its pass was"
+        unknown, verifying = "its acceptance was" if gamma > known else unmeasured, float(verified[0])
+        choices.append(MeasuredChoice(gamma, step, tokens, None, tokens / step[OTHER], verifying, unknown))
     return MeasuredPlan(tuple(choices))
 
 

@@ -144,8 +144,13 @@ def rates_to(alpha: ArrayLike, gamma: int = 0) -> Floats:
     return rates[np.minimum(np.arange(gamma or len(rates)), len(rates) - 1)]
 
 
+def tokens_to(alpha: ArrayLike, gamma: int) -> Floats:
+    """[γ] expected tokens of steps of 1, 2, … `gamma` drafted tokens."""
+    return 1.0 + np.cumsum(np.cumprod(rates_to(alpha, gamma)))
+
+
 def _choices(alphas: Floats, cost: StepCost, c_hat: float, max_gamma: int) -> list[Choice]:
-    tokens = np.concatenate([[1.0], 1.0 + np.cumsum(np.cumprod(rates_to(alphas, max_gamma)))])
+    tokens = np.concatenate([[1.0], tokens_to(alphas, max_gamma)])
     return [
         Choice(gamma, float(n), float(n) / cost.step(gamma), (gamma * c_hat + gamma + 1) / float(n))
         for gamma, n in enumerate(tokens)

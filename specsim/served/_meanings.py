@@ -117,7 +117,7 @@ def _break_even(given: Numbers, cost: Range, tokens: Range | None) -> Iterator[s
     text = f"break-even: {middle:.4g} tokens per step, as {passes}"
     if gamma and middle > 1:
         rate, low, high = (min(1.0, max(0.0, (end - 1) / gamma)) for end in (middle, *cost))
-        alpha = scipy.optimize.brentq(lambda a: expected_tokens(a, gamma) - min(middle, gamma + 1), 0.0, 1.0)
+        alpha = independent_alpha(min(middle, gamma + 1), gamma)
         text += f"; α drafted {rate:.2%} ({low:.1%} to {high:.1%}) of γ = {gamma}, i.i.d. α {alpha:.3f}"
     yield text
     if tokens:
@@ -125,6 +125,11 @@ def _break_even(given: Numbers, cost: Range, tokens: Range | None) -> Iterator[s
         word = "gains" if gain.low >= 1 else "may gain or lose" if gain.high > 1 else "loses"
         limit = "" if gain.high > 1 else "; the cost of verification limits"
         yield f"speculation {word}: speed-up {gain}{limit}"
+
+
+def independent_alpha(tokens: float, gamma: int) -> float:
+    """The α of independent acceptances with which steps of `gamma` emit `tokens` on average, 1 to γ + 1."""
+    return float(scipy.optimize.brentq(lambda alpha: expected_tokens(alpha, gamma) - tokens, 0.0, 1.0))
 
 
 def _best_gamma(given: Numbers, rates: list[float], cost: Range | None, values: Numbers) -> Iterator[str]:
