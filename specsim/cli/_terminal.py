@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OUTPUT = Group.create_ordered("Output")
 SAVE = Parameter(name=["--save", "-o"], group=OUTPUT)
 PICTURES = (".png", ".svg", ".pdf")
-#: The forms of a printed result beside text, of which one is given.
+#: The forms of a printed result beside text. A command takes one of them.
 FORMS = ("verbose", "quiet", "json", "csv", "markdown", "latex")
 
 

@@ -35,8 +35,8 @@ UNLIMITED = 2**30
 #: what is drawn too often where sums over tiles of ids are held in float16.
 ORDERS = ("p/q", "p", "id", "reversed bits of the id", "draws of 16 bits", "sums of 16 bits")
 COARSE, TILE = 2**16, 32
-#: The kinds of rows in a bank, of which large vocabularies have only the first ones, and in the bank of a
-#: server's shapes; rows of a softmax sum to 1 only to rounding.
+#: The kinds of rows in a bank, and in that of a server's shapes. Large vocabularies have only the first ones.
+#: Rows of a softmax sum to 1 only to rounding.
 KINDS, SERVER_KINDS = (tuple(read_table("shapes")[name]) for name in ("kinds", "server_kinds"))
 #: The last kinds are accepted often: a quarter of the longer drafts have only these, so that late places are
 #: reached; and the length of such a draft. Half have the last kind but at two *contested* places, where the
