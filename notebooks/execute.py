@@ -29,8 +29,6 @@ def stripped(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     notebook.nbformat_minor = 5
     for number, cell in enumerate(notebook.cells, 1):
         cell.id, cell.metadata = f"cell-{number:02}", nbformat.from_dict({})
-        if "outputs" in cell:  # without bars of progress, which slow runs show
-            cell.outputs = [one for one in cell.outputs if "FloatProgress" not in str(one.get("data"))]
         for output in cell.get("outputs", []):
             output.pop("metadata", None)
             if output.output_type in ("display_data", "execute_result"):

@@ -1,9 +1,9 @@
 """Progress of long work: one bar, in terminals and notebooks, with an estimate of the time left.
 
 Functions that take long have `progress`: None shows a bar in terminals and notebooks, True everywhere, False
-nowhere, and a function is called as progress(done, total) instead. Work within other work shows none of its
-own. tqdm reads its defaults from the environment, so TQDM_DISABLE=1 silences all bars."""
+nowhere; a function is called as progress(done, total) instead. TQDM_DISABLE=1 silences all bars."""
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -73,7 +73,8 @@ def _bar(label: str, unit: str) -> Iterator[Progress]:
         warnings.simplefilter("ignore")  # of notebooks without widgets, which get text
         from tqdm.auto import tqdm
 
-        bar = tqdm(desc=label, unit=unit, unit_scale=True, leave=False, dynamic_ncols=True, delay=DELAY)
+        named = {"desc": label, "unit": unit, "disable": bool(os.environ.get("TQDM_DISABLE"))}
+        bar = tqdm(**named, unit_scale=True, leave=False, dynamic_ncols=True, delay=DELAY)
 
     def report(done: int, total: int) -> None:
         bar.total = total

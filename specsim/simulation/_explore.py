@@ -75,10 +75,8 @@ def explore(
     @cache
     def swept(chosen: str, lenient: float | None, temperature: float) -> Sweep:
         of = known[chosen] if lenient is None else known[chosen].with_parameters(lenience=lenient)
-        over: dict[str, Any] = {"gamma": GAMMAS} | (
-            {} if temperature == 1 else {"temperature": [temperature]}
-        )
-        return sweep(pair, over=over, rule=of, steps=steps, rng=root, progress=False)
+        heated: dict[str, Any] = {} if temperature == 1 else {"temperature": [temperature]}
+        return sweep(pair, over={"gamma": GAMMAS} | heated, rule=of, steps=steps, rng=root, progress=False)
 
     def draw(_: object = None) -> None:
         lenience.disabled = "lenience" not in [one.name for one in known[rule.value].parameters]

@@ -68,12 +68,14 @@ def test_nothing_is_shown_where_nobody_looks_or_it_is_switched_off():
         report(None)
 
 
-def test_tqdm_can_be_silenced_by_its_variable():
+@pytest.mark.parametrize("kind", ["std", "notebook"])
+def test_tqdm_can_be_silenced_by_its_variable(kind):
     environment = os.environ | {"TQDM_DISABLE": "1"}
     program = "import sys\nfrom specsim.core._progress import working\nsys.stderr.isatty = lambda: True\n"
+    program += f"import tqdm.auto, tqdm.{kind}\ntqdm.auto.tqdm = tqdm.{kind}.tqdm\n"
     program += "with working(True, 'simulate') as work: work.report(1, 2)"
     found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert (found.returncode, found.stderr) == (0, "")
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 
 def test_work_inside_other_work_shows_nothing():
