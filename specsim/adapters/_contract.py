@@ -44,9 +44,7 @@ SHOWN_BY = "This call shows it:"
 
 
 class BrokenVerifier(Exception):
-    """The verifier broke its contract; the message says how and in which step.
-
-    `details` is the traceback of an exception that it raised, with the code of the call if that is short."""
+    """The verifier broke its contract: how, in which step, and as `details` the traceback, if any."""
 
     def __init__(self, text: str, details: str = ""):
         super().__init__(text)
@@ -169,8 +167,7 @@ class Declared(Processing):
 
 
 def on_device(promise: Declared, device: str | None) -> Declared:
-    """`promise`, with arrays on `device` if that is given. Raises ValueError for a device without arrays of
-    the declared library."""
+    """`promise`, with arrays on `device` if that is given. Raises ValueError if they cannot be there."""
     if device is None:
         return promise
     found = replace(promise, device=device)

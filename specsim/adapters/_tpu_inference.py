@@ -64,7 +64,6 @@ def verifier() -> Verifier:
 
 
 def _to_a_power(number: int) -> int:
-    """The smallest power of two that is not below `number`: JAX compiles for each shape, and those are few.
-
-    What is added is handed over as requests of their own: all but the last of them draft nothing."""
+    """The smallest power of two that is not below `number`: JAX compiles for each shape, and those are
+    few."""
     return 1 << (int(number) - 1).bit_length() if number > 1 else 1

@@ -38,8 +38,7 @@ def _imported(*names: str) -> list[Any]:
 def interpreted() -> dict[str, Any]:
     """The names `triton`, `tl` and `tldevice`, for kernels that are defined from now on to be interpreted.
 
-    The interpreter lacks two things that engines use: CUDA's `log1p`, and masks that are integers. Raises
-    EngineMissing if Triton is not installed, or was imported before, for a GPU."""
+    The interpreter lacks CUDA's `log1p`, and masks that are integers. Raises EngineMissing."""
     if "triton" not in sys.modules:
         os.environ["TRITON_INTERPRET"] = "1"
     triton, tl, interpreter = _imported("triton", "triton.language", "triton.runtime.interpreter")

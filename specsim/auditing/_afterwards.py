@@ -64,9 +64,7 @@ def is_installed(name: str) -> bool:
 
 
 def diagnosed(result: Audit, verifier: str | Verifier, *, whole: bool = False) -> Diagnosis | None:
-    """The diagnosis of a verifier's audit, `whole` if it had all cases, or why it has none.
-
-    A file is compared before it is imported."""
+    """The diagnosis of a verifier's audit, or why it has none. A file is compared before it is imported."""
     audited = result.origin and result.origin.digest
     another = Diagnosis(reason="It was not made: the verifier's file is not the one that was audited.")
     if isinstance(verifier, str) and audited and not adapters.is_engine(verifier):

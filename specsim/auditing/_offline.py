@@ -65,8 +65,7 @@ def export(
 ) -> Path:
     """Write the cases of `level` to `folder`, which must be new or empty; return the path of the manifest.
 
-    Rows have `dtype`; with `lengths` one case has drafts of different lengths. Raises ValueError for a folder
-    that is not empty, and an unknown level or dtype."""
+    Rows have `dtype`; with `lengths` one case has drafts of different lengths."""
     check_limits(level)
     if dtype == "bfloat16":
         raise ValueError("dtype: bfloat16 cannot be written from NumPy; float32 holds its values exactly")

@@ -106,9 +106,7 @@ class OnWorkers:
         return Spans((), source.chunk), None
 
     def results(self, next_span: NextSpan, _: Any, cases: int) -> Iterator[tuple[Span, Partial]]:
-        """Yield each of the spans with its counts.
-
-        Raises ValueError if a worker cannot load the verifier, and as `Workers.results`."""
+        """Yield each of the spans with its counts. Raises as `Workers.results`."""
         given = sources_digest(), self._subject.reference, self._subject.timeout
 
         def next_task() -> Task | None:

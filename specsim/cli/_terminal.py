@@ -83,9 +83,7 @@ class Form:
             raise ValueError(f"{self.file}: there is no picture of {of}; give {', '.join(Form.endings)}")
 
     def make_folder(self, out: Path | None, *names: str) -> None:
-        """Make the folder `out`, if any, for files of these names, before the work.
-
-        Raises as `make_folder`, and ValueError if one of them would replace the file of the result."""
+        """Make the folder `out`, if any, before the work. Raises ValueError if a file would be replaced."""
         if out is None:
             return
         from specsim.core._files import make_folder

@@ -42,8 +42,7 @@ class DeviceError(ValueError):
 
 @contextmanager
 def explained(allocates: bool = False) -> Iterator[None]:
-    """Raise DeviceError for what the driver, the compiler and the linker raise within, where code is compiled
-    as in `exactly`; small launches are meant, and raise no warning."""
+    """Raise DeviceError for what the driver, the compiler or the linker raises; allow small launches."""
     try:
         with warnings.catch_warnings(), nullcontext() if SIMULATED else exactly(allocates):
             warnings.simplefilter("ignore", NumbaPerformanceWarning)

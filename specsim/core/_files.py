@@ -116,9 +116,7 @@ def read_table(name: str) -> dict[str, Any]:
 
 
 def check_target(path: PathLike) -> Path:
-    """The file that writing to `path`, or through the symlink `path`, makes or replaces.
-
-    Raises ValueError unless it is a regular file or new, and FileNotFoundError without its folder."""
+    """The file that writing to `path`, or through the symlink `path`, makes. Raises ValueError or OSError."""
     place = Path(os.path.realpath(_as_path(path)))
     if not place.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(place.parent))

@@ -67,9 +67,7 @@ class Parametrised:
         return replace(self, values={**self.values, **values})  # type: ignore[type-var]
 
     def given(self, text: str | None) -> Self:
-        """The same with the values in a text such as "gamma=3,size=0.1"; None changes nothing.
-
-        Raises ValueError as `with_parameters`, and for a text of another form."""
+        """The same with the values in a text such as "gamma=3,size=0.1". Raises as `with_parameters`."""
         if text is None:
             return self
         readers = {parameter.name: real for parameter in self.parameters}

@@ -176,9 +176,7 @@ def _name(value: Any) -> str:
 
 
 def _class(name: str) -> Any:
-    """The class at an address; of older addresses, the package and the last name count.
-
-    Raises TypeError for what is not in `CLASSES`."""
+    """The class at an address; of older addresses, the package and the last name count."""
     *above, own = name.split(".")
     homes = [module for module, names in CLASSES.items() if own in names]
     if len(homes) > 1:

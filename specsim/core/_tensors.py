@@ -55,9 +55,7 @@ def save_tensors(
 def read_tensors(
     path: PathLike, endings: tuple[str, ...] = ("",)
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """The arrays in the file `path`, or those whose names have one of the `endings`, and the metadata.
-
-    Raises ValueError for a file that is damaged or of another format, and as `check_file`."""
+    """The arrays in the file `path`, or those whose names have one of the `endings`, and the metadata."""
     from safetensors import SafetensorError, safe_open
 
     check_file(path)

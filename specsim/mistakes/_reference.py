@@ -194,9 +194,7 @@ def mistake(
     law: Callable[..., StepLaw] | None = None,
     **parts: Callable[..., Any],
 ) -> Mistake:
-    """Make a mistake of `verify`, by default the correct verifier, with these parts replaced.
-
-    Where only the rows or the weights of the last token are, they give its law."""
+    """Make a mistake of `verify` with these parts replaced; those of the last token alone give its law."""
     function = partial(verify, **parts)
     if law is None and verify is STANDARD and parts.keys() <= {"rows", "recover", "bonus"}:
         law = law_of_last_token(**parts)

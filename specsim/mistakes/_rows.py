@@ -66,8 +66,7 @@ def in_parts(rows: Floats, parts: float) -> Floats:
 
 
 def with_rounded_ids(rows: Floats, bits: float) -> Floats:
-    """The weights of tokens whose ids have `bits` significant bits, ties to even; the last id is that of all
-    beyond."""
+    """The weights of tokens whose ids have `bits` significant bits; the last id is that of all beyond."""
     ids = np.arange(rows.shape[1])
     unit = 2.0 ** np.maximum(np.frexp(ids)[1] - bits, 0)
     return _at_ids(rows, np.minimum(np.rint(ids / unit) * unit, len(ids) - 1).astype(np.int64))
@@ -91,8 +90,7 @@ def whole_tiles(rows: Floats, size: float) -> Floats:
 
 
 def heaviest_of_tiles(rows: Floats, size: float) -> Floats:
-    """What an exponential race draws from whose noise is the same in each tile of `size` ids: of the ids at
-    one place of their tiles the heaviest."""
+    """What a race draws from whose noise is that of the place in a tile of `size` ids: the heaviest there."""
     (number, ids), size = rows.shape, int(min(size, rows.shape[1]))
     count = -(-ids // size)
     tiles = np.zeros((number, count * size))

@@ -34,9 +34,7 @@ def rows_ahead(model: Model, histories: ArrayLike, ahead: int) -> Floats:
 
 
 def table_of(model: Model) -> Floats | None:
-    """The rows [V, V] of a model of order 1 after each token; None for order 0, where all rows are the same.
-
-    Raises ValueError for an order above 1."""
+    """The rows [V, V] of a model of order 1 after each token; None for order 0, else ValueError."""
     if model.order > 1:
         raise ValueError(f"draft: independent heads need a draft of order 0 or 1, not {model.order}")
     return model.rows(np.arange(model.vocab_size)[:, None]) if model.order == 1 else None

@@ -291,8 +291,7 @@ def _sparse_levels(
 
 @kernel
 def slot_of(key, n_slots):
-    """Where in a hash table of 2^k slots to look for `key` ≥ 0 first. The products stay below 2⁶³, so that
-    nothing overflows."""
+    """Where in a hash table of 2^k slots to look for `key` ≥ 0 first; products stay below 2⁶³."""
     return ((key & 0xFFFFFFFF) * 0x2C1B3C6D + (key >> 32) * 0x297A2D39 >> 20) & (n_slots - 1)
 
 

@@ -262,9 +262,8 @@ def compare_vocabularies(
 
 
 def read_vocabulary(path: str | os.PathLike[str], target: Vocabulary | None = None) -> Vocabulary:
-    """The tokens of a tokenizer, from the folder of a model or its file; of a head without one, the target's.
-
-    Raises as `compare_vocabularies`."""
+    """The tokens of a tokenizer, from the folder of a model or its file; of a head without one, the
+    target's."""
     place = Path(path)
     if place.suffix == ".gguf" and not place.is_dir():
         gguf = needed("gguf", str(check_file(place)), "pip install 'specsim-decoding[gguf]'")

@@ -109,9 +109,7 @@ def _digest(head: str, arrays: dict[str, NDArray[Any]]) -> str:
 
 
 def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
-    """Add the parts in the files `paths`.
-
-    Raises ValueError without files, for damaged files, for parts of two runs, and for steps in two parts."""
+    """Add the parts in the files `paths`. Raises ValueError for none, other runs and steps in two parts."""
     if not len(paths):
         raise ValueError("paths: none given; give the files of the parts")
     total = Part.read(paths[0])

@@ -44,9 +44,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class Partial:
-    """The counts of some steps, as threads, processes, workers and files exchange them.
-
-    They are added with `+`, in any order; ValueError if a step is in both."""
+    """The counts of some steps, as threads, processes and files exchange them; `+` adds them in any order."""
 
     counts: Counts
     intervals: tuple[Interval, ...] = ()  #: the steps, sorted and disjoint
@@ -133,9 +131,7 @@ def run(
     threads: int,
     progress: Progress = silent,
 ) -> Partial:
-    """Count steps [first, first + steps) of `source`, chunk by chunk, on `threads` threads.
-
-    An exception in a chunk, or Ctrl-C, cancels the chunks that wait, and is raised here."""
+    """Count steps [first, first + steps) of `source` on threads; an exception or Ctrl-C ends all chunks."""
     parts = count_chunks(source, tally, key, [(first, first + steps)], threads=threads)
     return add_up(parts, tally, steps, progress)
 
@@ -164,9 +160,7 @@ def count_chunks(
 
 
 def count_in_turn(source: Batches, tally: Tally, key: Key, first: int, steps: int) -> Iterator[Partial]:
-    """The counts of each chunk of the steps [first, first + steps), with no pause between chunks.
-
-    Batches end where chunks do. Raises as `run`."""
+    """The counts of each chunk of the steps [first, first + steps), without a pause between chunks."""
     if type(tally) is StepTally and isinstance(source, FixedPairSource) and source.rule.fixed_pair.count:
         for begin, size in pieces(first, steps, source.chunk):
             yield Partial(source.count(key, begin, size), ((begin, begin + size),))

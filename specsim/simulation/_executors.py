@@ -260,9 +260,8 @@ def _call_timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, A
 def count_spans(
     workers: Workers, job: Job, key: Key, intervals: Sequence[Interval], chunk: int
 ) -> Iterator[Partial]:
-    """Yield the counts of each span of the steps in `intervals`, in any order.
-
-    Raises TypeError for a job that cannot be pickled, and as `Workers.results`."""
+    """Yield the counts of each span of the steps in `intervals`, in any order. Raises as
+    `Workers.results`."""
     try:
         packed = zlib.compress(pickle.dumps(job), 1)
     except (pickle.PicklingError, TypeError, AttributeError) as error:

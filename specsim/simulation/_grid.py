@@ -75,9 +75,8 @@ def run_grid(
     progress: ShowProgress,
     executor: Executor | str | None = None,
 ) -> Ran[R]:
-    """Call `run(setting, threads)` for each of `settings`, in turn or side by side on an executor.
-
-    Progress is shown as `label`, counted in `unit`. Ctrl-C ends the runs, and is raised before the first."""
+    """Call `run(setting, threads)` for each of `settings`, in turn or on an executor. Ctrl-C ends the
+    runs."""
     started, found = time.perf_counter(), dict[int, R]()
     with working(progress, label, unit) as work:
         try:

@@ -98,9 +98,7 @@ class _PairRows(OfTarget):
 
 @dataclass(frozen=True)
 class ModelRows(_PairRows):
-    """Positions in a step depend on the tokens drafted before, as in real decoding; steps are independent.
-
-    With `leaf_rows` all nodes have rows of q, for rules that read them."""
+    """Positions depend on the tokens drafted before; with `leaf_rows` all nodes have rows of q."""
 
     tree: Tree
     leaf_rows: bool = False

@@ -112,8 +112,7 @@ def moved(pair: Pair, weight: float) -> Pair:
 
 
 def passes_of(widths: Sequence[int]) -> tuple[int, ...]:
-    """The passes of an autoregressive drafter of a tree whose nodes at depth i have widths[i] children: one a
-    level, over the nodes above it."""
+    """The passes of an autoregressive drafter of a tree of these `widths`: one a level."""
     return (1, *np.cumprod(widths)[:-1].tolist())
 
 

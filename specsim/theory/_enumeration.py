@@ -156,8 +156,7 @@ def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
 
 
 def _continued_tv(masses: Masses, p_rows: Rows, length: int, context: Tokens) -> Any:
-    """The total variation between the law of `masses`, continued by the target to `length` tokens, and
-    `target_law`; their difference is continued."""
+    """The total variation of `masses`, continued to `length` tokens, from `target_law`, by differences."""
     difference: Exact = {(): rational(-1)}
     for left in reversed(range(length)):
         rows = {}
@@ -366,9 +365,7 @@ def _draft_row(q_rows: Rows, tree: Tree, context: Tokens, path: Tokens) -> tuple
 
 
 def _rows_of(model: Model, rounded: bool = False) -> Rows:
-    """rows(history, ahead=0): the row of `model`, `ahead` tokens after `history`, each computed once.
-
-    Of `rounded` rows, floats are taken as multiples of 2^-24."""
+    """rows(history, ahead=0) of `model`, each made once; floats of `rounded` rows in multiples of 2^-24."""
 
     @cache
     def kept(recent: Tokens, ahead: int) -> tuple[Any, ...]:

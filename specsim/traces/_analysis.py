@@ -156,8 +156,7 @@ def summarise_and_read(
     rng: RandomSource = None,
     progress: ShowProgress = None,
 ) -> tuple[TraceSummary | TraceBounds, Reading]:
-    """The results of `summarise` and of `read_alpha`, in one pass over the rows; both without the damaged
-    shards that are skipped."""
+    """The results of `summarise` and `read_alpha`, in one pass over the rows without skipped shards."""
     if entropy_of not in ("p", "q"):
         raise ValueError(f"entropy_of: {entropy_of!r} is unknown; give 'p' or 'q'")
     check_count("bins", bins, most=MOST_BINS)

@@ -164,9 +164,7 @@ def _weighted(words: NDArray[Any], offset: Any = 0) -> NDArray[np.uint32]:
 def _measure_labels(  # type: ignore[no-untyped-def]
     step, context, position, token, accepted, step_ids, vocab_size, flags, checksum, fault
 ):
-    """Add the labels to each row's checksum, and check that they describe the steps `step_ids`.
-
-    Columns come as unsigned views, in which −1 is the largest number."""
+    """Add the labels, as unsigned views, to each row's checksum; check that they describe `step_ids`."""
     stride = step.size // step_ids.size
     for s in range(step_ids.size):
         first = s * stride

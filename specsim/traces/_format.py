@@ -105,8 +105,7 @@ class Layout(NamedTuple):
 
 
 def rounding(layout: Layout) -> float:
-    """A bound on |β error| from storing p and q in the dtype; for truncated rows, on the error of either end
-    (docs/proofs.md)."""
+    """A bound on |β error| from the dtype; for truncated rows, of either end (docs/proofs.md)."""
     info = ml_dtypes.finfo(DTYPES[layout.dtype])
     entries = layout.vocab_size if layout.top is None else layout.top
     error = float(info.eps) / 2 + entries * float(info.smallest_subnormal) / 2

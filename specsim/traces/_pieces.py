@@ -29,8 +29,7 @@ TINY = np.float32(2.0**-149)  #: float32's least number
 
 
 def keeps_subnormals() -> bool:
-    """Whether this thread computes with subnormal numbers. Libraries compiled with ``-ffast-math`` have the
-    processor take them for zero."""
+    """Whether this thread computes with subnormal numbers; ``-ffast-math`` libraries may stop that."""
     return bool(TINY + TINY > 0)
 
 
@@ -166,8 +165,7 @@ def _overlap_of_float16_pairs(p_words, q_words):  # type: ignore[no-untyped-def]
 
 @inner_summary_kernel
 def measure_float16_pairs(p_words, q_words, weight):  # type: ignore[no-untyped-def]
-    """Of multiples of 2^-24, as float16 has them, every sum up to 1 is a float32 number: a β that comes out
-    below 1 is exact. One of more is summed again in float64."""
+    """Sums up to 1 of multiples of 2^-24 are exact in float32; larger ones are summed again in float64."""
     part, q_part, bits, p_sum, q_sum, single = _sum_float16_pairs(p_words, q_words, weight)
     overlap = np.float64(single)
     if overlap * FLOAT16_SCALE >= 1.0:

@@ -65,9 +65,7 @@ class Shard:
 
     @cached_property
     def columns(self) -> AnyColumns:
-        """The shard's columns, views of the memory-mapped file; `scan` checks the rows.
-
-        Raises ValueError, with the first row lost, if the file is missing or cut, or its header altered."""
+        """The shard's columns, views of the memory-mapped file; `scan` checks the rows. Raises ValueError."""
         return self._mapped[1]
 
     def scan(self, *, once: bool = False) -> Iterator[tuple[AnyColumns, Floats]]:

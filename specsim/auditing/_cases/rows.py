@@ -159,9 +159,7 @@ class TableRows(ModelRows):
 
 @dataclass(frozen=True)
 class PairRows:
-    """Chains of one pair, in the dtype of the case.
-
-    Without rotation all calls share their arrays: those of fewer steps are the first rows of the longest."""
+    """Chains of one pair, in the dtype of the case. Without rotation all calls share their arrays."""
 
     case: Case
     made: list[tuple[NDArray[Any], ...]] = field(default_factory=list, repr=False)
@@ -227,9 +225,7 @@ PREFIX = "pair"
 
 
 def case_of_pair(pair: Pair, subject: Rule | Declared) -> Case:
-    """A case with the rows of `pair`, rounded to what the verifier's dtype holds, and the first case's draft.
-
-    Raises ValueError for what is not a pair, and for a vocabulary that the verifier does not take."""
+    """A case with the rows of `pair`, rounded to the verifier's dtype, and the first case's draft."""
     dtype = subject.dtypes[0] if isinstance(subject, Declared) else "float64"
     name = f"{PREFIX} {pair.name}" if pair.name else PREFIX
     target, draft = pair

@@ -154,9 +154,7 @@ def find(
 
 
 def _most_telling(rejected: Sequence[tuple[Table, TableResult]]) -> Iterator[Table]:
-    """The most significant table of all axes of calls of changing shape, and that of each position.
-
-    At a position prefix tables come before bins."""
+    """The most significant table of each position, or of all axes of calls of changing shape."""
     places: dict[tuple[bool, int], list[tuple[Table, TableResult]]] = {}
     for table, result in rejected:
         if table.kind not in OF_STEPS:

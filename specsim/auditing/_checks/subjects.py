@@ -65,9 +65,7 @@ class _Counted:
     _counter: Callable[..., tuple[Any, Any]]
 
     def plans(self, level: str, cases: Sequence[str] | None = None) -> list[Plan]:
-        """The plans of the cases of these names, by default all for which the level has enough steps.
-
-        Raises ValueError for an unknown name."""
+        """The plans of the cases of these names, by default all for which the level has enough steps."""
         if isinstance(cases, str):
             raise TypeError(f"cases: expected a sequence of names, got the text {cases!r}")
         names = [case.name for case in self.cases]
@@ -411,9 +409,7 @@ def _smallest_call(subject: Subject, asked: Span, details: str) -> tuple[str, st
 
 
 def is_rule(verifier: str) -> bool:
-    """Whether this is the name of a built-in rule, of an engine or function otherwise.
-
-    Raises ValueError for the path of a file, and for a name of neither, with what may have been meant."""
+    """Whether this is the name of a rule, else of an engine or function. Raises ValueError for others."""
     name, colon, function = verifier.partition(":")
     if name.endswith(".py"):
         raise ValueError(

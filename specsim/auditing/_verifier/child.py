@@ -345,9 +345,8 @@ def _text(error: Exception, details: str = "") -> bytes:
 
 
 class Children:
-    """The function `reference` in up to `most` child processes, as a `Callee`; ValueError if it has none.
-
-    A thread asks the child that it uses, by default the first that was `started`, at the time `since`."""
+    """The function `reference` in up to `most` child processes, as a `Callee`; a thread asks the one it
+    uses."""
 
     def __init__(self, reference: str, device: str | None, most: int):
         self._reference, self._wanted, self.most = reference, device, most

@@ -32,8 +32,7 @@ Arrays = dict[str, Any]
 
 
 class Kind(IntEnum):
-    """The kinds of frames: the declarations of the function, rows of an answer, how a contract broke, or
-    which lines of the function no call ran."""
+    """What a frame has: declarations, rows of an answer, how a contract broke, or lines that no call ran."""
 
     READY = 1
     REFUSED = 2
@@ -146,8 +145,7 @@ def ask_for_lines(end: socket, nonce: bytes) -> None:
 
 
 def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked | None, Arrays]:
-    """The child's side of `send_question` and, with None, of `ask_for_lines`. Raises EOFError if the parent
-    is gone."""
+    """The child's side of `send_question` and, with None, of `ask_for_lines`. EOFError without a parent."""
     size = bytearray(SIZE.size)
     _receive(end, memoryview(size))
     text = bytearray(SIZE.unpack(size)[0])

@@ -296,8 +296,7 @@ class HeadCounts:
 
     @property
     def diagnosis(self) -> list[KnownMistake]:
-        """The mistake whose counts most texts have, if they are more than those with the counts of a right
-        head."""
+        """The mistake whose counts most texts have, if more than have those of a right head."""
         name = max(self.wrong, key=lambda one: self.wrong[one])
         if (more := self.wrong[name] - self.right) <= 0:
             return []

@@ -134,10 +134,8 @@ def _where(places: Places) -> list[NDArray[np.bool_]]:
 
 
 def mistakes_test(fitted: list[Fitted], n: int, level: float, tolerance: float) -> TestResult:
-    """The e-value of all mistakes together.
-
-    Under a distribution within `tolerance` of p in log p, each factor has an expectation of at most
-    exp(tolerance)."""
+    """The e-value of all mistakes together; within the `tolerance` a factor expects exp(tolerance) at
+    most."""
     gains = np.concatenate([one.gains.ravel() for one in fitted]) if fitted else np.zeros(1)
     log_e = float(np.logaddexp.reduce(gains) - np.log(len(gains)) - n * tolerance)
     found = TestResult.of("known mistakes", n, len(gains), log_e, level)
@@ -162,8 +160,7 @@ def diagnose(places: Places, fitted: list[Fitted], given: From) -> tuple[KnownMi
 
 
 def _fits(places: Places, known: Known, where: int, share: float, given: From) -> bool:
-    """Whether the texts agree with what the mistake predicts, on at most `MOST_PLACES` places: with its rows,
-    or with texts that have it."""
+    """Whether at most `MOST_PLACES` places agree with the mistake's rows, or with texts that have it."""
     if known.again is not None:
         seen, made = (
             masses_of(one, lambda contexts: given(contexts).rows, np.random.default_rng(0)).u

@@ -43,9 +43,7 @@ OTHER_ROWS: dict[str, Callable[[Given], Floats]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """What was asked of an engine and what came back; `seconds` is the time of serving.
-
-    `counters` has the differences of the engine's own counters."""
+    """What was asked of an engine, what came back, the differences of its counters, and the seconds."""
 
     engine: str
     version: str
@@ -314,10 +312,8 @@ def _wrong(found: results.LogProbabilities) -> int:
 
 
 def _deviations(tests: Sequence[results.TestResult]) -> list[Finding]:
-    """The most significant rejected test of the distribution, and that of independence.
-
-    Pairs of tokens that deviate from the distribution deviate too; they are dependent if they contradict
-    their own margins."""
+    """The most significant rejected test of the distribution, and that of independence, by its own
+    margins."""
     rejected = [test for test in tests if test.rejected]
     dependent = [test for test in rejected if test.dependence_nats > DEPENDENT]
     deviating = [test for test in rejected if test not in dependent]
@@ -328,9 +324,7 @@ def _deviations(tests: Sequence[results.TestResult]) -> list[Finding]:
 def _ranked(
     tests: Sequence[results.TestResult], of_law: Sequence[results.KnownMistake], copies: bool
 ) -> tuple[results.KnownMistake, ...]:
-    """The most significant dependence among the nearest mistakes of the distribution, the likeliest first.
-
-    `copies` says whether requests ask for several texts."""
+    """The most significant dependence among the mistakes of the distribution; `copies`: of several texts."""
     found = list(of_law)
     dependent = [test for test in tests if test.rejected and test.dependence_nats > DEPENDENT]
     if dependent:

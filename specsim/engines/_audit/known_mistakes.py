@@ -188,9 +188,7 @@ def _unknown_tokens(law: Law) -> Iterator[Known]:
 
 
 def _averaged(wrong: Sequence[int], g: Given) -> Floats:
-    """Rows averaged over the words in the columns `wrong`, at most `MOST_AVERAGED` combinations of them.
-
-    They are made once for all contexts that differ in these columns alone."""
+    """Rows averaged over at most `MOST_AVERAGED` combinations of words in the columns `wrong`."""
     law, rng = g.planted.target, np.random.default_rng(0)
     count = law.words ** len(wrong)
     every = np.stack(np.unravel_index(np.arange(count), (law.words,) * len(wrong)), axis=1)
@@ -219,8 +217,7 @@ def _missed(sampling: Sampling, places: Places) -> Iterator[Known]:
 
 
 def _misread(answered: Answered, places: Places) -> Iterator[Known]:
-    """What is read [n, k] where a cache, a page or another request's rows are mixed up; the right token where
-    nothing can be read."""
+    """What is read [n, k] where a cache, a page or another request's rows are mixed up."""
     law = answered.planted.target
     if not answered.texts or not (law.offsets or law.openers):
         return

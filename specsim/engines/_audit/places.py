@@ -56,8 +56,7 @@ class Answered(NamedTuple):
     texts: Sequence[Completion]
 
     def places(self, every: bool = False) -> Places:
-        """The emitted tokens; those without a distribution are left out, but not if `every` one is asked
-        for."""
+        """The emitted tokens; those without a distribution too if `every` one is asked for."""
         law, (_, requests, texts) = self.planted.target, self
         reads = any(one.sampling.reads_texts for one in requests.values())
         contexts = [np.zeros((0, len(law.sizes) + 2 * reads), dtype=np.int64)]
@@ -159,8 +158,7 @@ def distinct_contexts(contexts: Ints) -> tuple[Ints, Ints]:
 
 
 def _codes(numbers: Ints) -> NDArray[Any]:
-    """An integer for each row of `numbers` [n, k] ≥ 0, in the order of the rows; the rows themselves where
-    integers are too small."""
+    """An integer for each row of `numbers` [n, k] ≥ 0, in their order, or the row if that is too large."""
     sizes = numbers.max(axis=0) + 1 if len(numbers) else np.ones(numbers.shape[1], dtype=np.int64)
     if np.prod(sizes.astype(float)) < 2**62:
         return np.ravel_multi_index(tuple(numbers.T), tuple(sizes))

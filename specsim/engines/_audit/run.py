@@ -243,8 +243,7 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def open_store(
     out: str | Path | None, file: str, engine: Engine, root: int, sampling: Sampling, more: Mapping[str, Any]
 ) -> TextStore:
-    """The texts of a run, in a file of the folder `out` or in memory. `more` is what a continued run must
-    share with the first one, in addition to the engine, the seed and the sampling."""
+    """The texts of a run, in the folder `out` or in memory; a continued run shares `more` with the first."""
     if out is None:
         return TextStore(None, {})
     folder = make_folder(out)

@@ -51,9 +51,7 @@ def _most_listed(request: Request) -> int:
 def read_completions(
     answer: dict[str, Any], request: Request, pair: Pair, seconds: float
 ) -> list[Completion]:
-    """The completions in an answer to `request`. Raises GarbageError.
-
-    The first completion holds what the server reports of drafts for the whole request."""
+    """The completions in an answer; the first has what is reported of all drafts. Raises GarbageError."""
     found = []
     for place, (about, choice) in enumerate(read_choices(answer, request, seconds)):
         where, finish = f"choice {place}", about["finish"]

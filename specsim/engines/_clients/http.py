@@ -239,8 +239,7 @@ class HttpServer:
     def _send(
         self, method: str, path: str, payload: bytes | None = None, most: int = answers.MOST_BYTES
     ) -> tuple[int, bytes]:
-        """One exchange with the server: status and body, of at most `most` bytes; of an error that is longer,
-        the beginning. It ends after `_patience` seconds, come what may."""
+        """Exchange once, in `_patience` seconds: the status, and at most `most` bytes of the body."""
         connection, patience = self._connection(), self._patience(payload)
         late = threading.Event()
         clock = threading.Timer(patience, _hang_up, (connection, late))

@@ -105,8 +105,7 @@ def need(module: str, package: str) -> Any:
 
 
 def convert(module: str, options: Sequence[str], package: str) -> None:
-    """Run a module that converts a checkpoint. Raises ImportError that says what to install, and ValueError
-    with the module's last line if it fails."""
+    """Run a module that converts a checkpoint. Raises ImportError, or ValueError with its last line."""
     ran = subprocess.run([sys.executable, "-m", module, *options], capture_output=True, text=True)
     if ran.returncode:
         last = (ran.stderr.strip() or ran.stdout.strip()).rpartition("\n")[2][:300]

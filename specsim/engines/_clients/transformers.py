@@ -177,9 +177,7 @@ UNKNOWN = "<|unknown|>"
 
 
 class UniversalEngine(TransformersEngine):
-    """The target with the draft as `assistant_model` and with `assistant_tokenizer`.
-
-    The draft numbers the tokens backwards, after a special one that the target does not have."""
+    """The target with a draft whose tokenizer, `assistant_tokenizer`, numbers the tokens backwards."""
 
     name = "hf-universal"
 
@@ -238,9 +236,7 @@ class LayersEngine(TransformersEngine):
 
 
 class EarlyExitEngine(LayersEngine):
-    """A target of two layers whose first one drafts, `assistant_early_exit`.
-
-    The first layer takes each context for the next one, and the second puts that right."""
+    """A target whose first layer drafts, taking each context for the next one; the second puts that right."""
 
     name = "hf-early-exit"
 
@@ -262,9 +258,7 @@ class EarlyExitEngine(LayersEngine):
 
 
 class MtpEngine(LayersEngine):
-    """The target with γ layers of multi-token prediction, `use_mtp`.
-
-    Each is the target's layer on the embeddings alone, and takes each context for the next one."""
+    """The target with γ layers of multi-token prediction, which take each context for the next one."""
 
     name = "hf-mtp"
 

@@ -60,9 +60,7 @@ Built = tuple[dict[str, Tensor], int, dict[str, Any]]
 
 
 def build(law: Law, context: int, architecture: str = "llama", head: bool = False) -> Checkpoint:
-    """The weights for a distribution, in texts of up to `context` positions, and those of a `head`.
-
-    Raises ValueError for a context too short for the distribution, or too long to tell positions apart."""
+    """The weights for a distribution, in texts of up to `context` positions, and those of a `head`."""
     layout = Layout(law)
     tensors, heads, config = ARCHITECTURES[architecture].build(layout, context)
     if head:

@@ -73,8 +73,7 @@ class PlantCheck(Judged):
         return Verdict.CONSISTENT if self.passed else Verdict.DEVIATES
 
     def tolerance(self, dtype: str) -> float:
-        """The tolerance in log p for an engine that computes in `dtype`: twice the largest deviation, at
-        least 1e-6. Raises ValueError if the dtype was not checked."""
+        """The tolerance in log p of an engine in `dtype`: twice the largest deviation, or 1e-6."""
         found = [one.tolerance for one in self.deviations if one.dtype == dtype]
         if not found:
             raise ValueError(f"dtype: {dtype!r} was not checked; pass dtypes=[{dtype!r}]")

@@ -96,8 +96,7 @@ METADATA: dict[str, dict[str, Any]] = TENSORS.pop("metadata")
 
 
 def _stored(kind: str, layers: int) -> Iterator[tuple[str, list[str], Way]]:
-    """The tensors that a checkpoint may have: their name in transformers, and their parts in llama.cpp; a
-    head is one layer more."""
+    """The tensors of a checkpoint, a head as one layer more: transformers' name, and llama.cpp's parts."""
     where = "backbone" if kind == "mamba2" else "model"
     of_layers = [f"{where}.layers.{i}." for i in range(layers)]
     for name, given in TENSORS[kind].items():

@@ -130,9 +130,7 @@ class Planted:
         return float(expected_tokens(self.alpha, gamma))
 
     def checkpoint(self, which: str, format: str) -> Path:
-        """The folder or file of the "target" or the "draft" in the `format` "hf" or "gguf".
-
-        Raises ValueError if it is not there, or has another SHA-256 than the one that was planted."""
+        """The folder or file of the "target" or the "draft" in the `format` "hf" or "gguf", if as planted."""
         check_choice("which", which, MODELS)
         check_choice("format", format, FORMATS)
         if format not in self.formats:
@@ -226,8 +224,7 @@ LEAST_TOKENS = 16
 
 
 def random_prompts(law: Law, n: int, length: int, rng: np.random.Generator) -> Ints:
-    """Prompts [n, length]: an opener where the distribution has some, random words as far as it reads, then
-    its text, or random words if it has many, whose rows need not be computed."""
+    """Prompts [n, length]: an opener if there are some, random words as far as is read, then text."""
     opening = rng.integers(law.words, size=(n, max(1, law.start)))
     if law.openers:
         opening[:, 0] = rng.choice(law.openers, size=n)

@@ -151,9 +151,7 @@ class Law:
         return np.concatenate(columns, axis=1)
 
     def scores(self, contexts: ArrayLike) -> Floats:
-        """Logits [N, V] in `contexts` [N, k], -inf for ids that never come.
-
-        Raises ValueError if a context reads a token after which there is no distribution."""
+        """Logits [N, V] in `contexts` [N, k], -inf for ids that never come. Raises ValueError."""
         found = self.logits.at(self._read(contexts))
         scores = np.full((len(found), self.vocab_size), -np.inf)
         scores[:, : self.words] = found
@@ -367,8 +365,7 @@ def _on_grid(row: Floats, depth: float) -> Floats:
 
 
 def _apart(logits: Floats, depth: float) -> Floats:
-    """Rows without equal logits: of two words the second is moved down by a step of the grid. A row does
-    not change where it would get a logit below -depth."""
+    """Rows without equal logits: of two words the second moves down a step, if it stays above -depth."""
     order = np.argsort(-logits, axis=1, kind="stable")
     steps = np.arange(logits.shape[1]) / GRID
     ranked = np.minimum.accumulate(np.take_along_axis(logits, order, 1) + steps, axis=1) - steps

@@ -114,8 +114,7 @@ def _with_late(steps: Sequence[str]) -> list[str]:
 
 
 def _cut(rows: Floats, steps: Sequence[str], sampling: Sampling) -> Floats:
-    """The rows after temperature and truncations. Top choices are excluded by chance, so that rows are a
-    mixture."""
+    """The rows after temperature and truncations; a mixture where top choices are excluded by chance."""
     values = {name: getattr(sampling, name) for name in SAMPLING}
     for i, step in enumerate(steps):
         name = "joint" if " with " in step else step.replace("-", "_")

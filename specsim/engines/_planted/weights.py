@@ -58,18 +58,14 @@ ROUNDING = 2.0**-5
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """A query and a key, each [64]; dimensions i and i + 32 are plane i.
-
-    All keys are alike, or those of all tokens but openers are 0."""
+    """A query and a key, each [64], plane i in i and i + 32. All keys are alike, or 0 but for openers."""
 
     query: Floats
     key: Floats
 
 
 def look_back(distance: int, context: int) -> Head:
-    """A head that looks `distance` positions back, in texts of up to `context` positions.
-
-    It uses as many of the fastest planes as make the position differ most from all others."""
+    """A head that looks `distance` back, on the planes that tell this position most from all others."""
     others = np.delete(np.arange(context), distance) - distance
     margins = (1.0 - np.cos(others[:, None] * FREQUENCIES)).cumsum(axis=1).min(axis=0)
     return _head(margins, f"the token {distance} back", distance * FREQUENCIES)
@@ -204,8 +200,7 @@ class Layout:
         return [self.code if offset == 1 else next(slots) for offset in self.law.offsets] + list(slots)
 
     def gates(self, expert: int | None = None) -> dict[str, Tensor]:
-        """An MLP with a gate for each context of a table, or for those of an expert: open if all digits
-        agree, closed if one differs."""
+        """An MLP with a gate for each context of a table or an expert, open if all digits agree."""
         law, bits, read, kept = self.law, self.bits, np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
         if isinstance(law.logits, TableLogits):
             sizes = law.logits.table.shape[:-1]

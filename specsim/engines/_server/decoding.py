@@ -217,8 +217,7 @@ class Decoder:
         return np.concatenate(columns, axis=2)
 
     def _remembered(self, law: ReadingLaw, run: Running, first: int, count: int) -> Ints:
-        """The words that the states of `law` remember at `count` places, [B, count], after `first` drafted
-        tokens."""
+        """The words that the states of `law` remember at `count` places after `first` drafted tokens."""
         assert law.memory is not None
         which, every = int(law is self.pair.draft), np.arange(len(run.texts))
         copy = replace(run, state=run.state.copy(), window=run.window.copy())

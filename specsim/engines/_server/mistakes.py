@@ -258,9 +258,7 @@ def mistake_names() -> list[str]:
 
 
 def find_mistake(name: str | None) -> Served | None:
-    """The mistake called `name`, as the server makes it; with parameters it is that of a verifier.
-
-    Raises ValueError for an unknown name."""
+    """The mistake called `name`, as the server makes it, or a verifier's. Raises ValueError if unknown."""
     if name is None:
         return None
     if name in ACTS:

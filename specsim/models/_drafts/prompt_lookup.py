@@ -74,9 +74,7 @@ class PromptLookup:
 
 @checked
 def prompt_lookup(history: ArrayLike, gamma: int, max_ngram: int = 3) -> tuple[int, ...]:
-    """Draft the tokens, at most `gamma`, that followed the end of `history` [T] earlier in it, or ().
-
-    At most `max_ngram` tokens are matched."""
+    """Draft at most `gamma` tokens that followed the last ones of `history`, at most `max_ngram`, earlier."""
     text = as_text(history, "history")
     check_counts(gamma=gamma, max_ngram=max_ngram)
     if text.size < 2:

@@ -263,9 +263,8 @@ def draw_child(pair, sampling, drafted, first, k, count, u):
 
 @inner_kernel
 def draw_tree(pair, children, sampling, u, siblings, drafted):
-    """Fill drafted[n] with the tokens of all nodes: node j + 1 is drawn with u[j].
-
-    `children` is as `by_parent` makes it; siblings[n] is used."""
+    """Fill drafted[n] with the tokens of all nodes, node j + 1 by u[j]; `children` as `by_parent` makes
+    it."""
     for node in range(drafted.size):
         first, count = children.starts[node], children.starts[node + 1] - children.starts[node]
         for k in range(count):
@@ -276,9 +275,7 @@ def draw_tree(pair, children, sampling, u, siblings, drafted):
 
 @kernel
 def draw_trees(pair, children, sampling, u, drafted):
-    """Fill drafted[j, s] with the tokens of all nodes in many steps: node j + 1 is drawn with u[j, s].
-
-    For steps that look at most nodes."""
+    """Fill drafted[j, s] as `draw_tree` does in many steps, for those that look at most nodes."""
     if sampling == 0:
         for j in range(drafted.shape[0]):
             alias_draws(pair.q_alias, u[j], drafted[j])
@@ -298,9 +295,7 @@ def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
 
 
 def fixed_pair_from_rows(rows: Kernel) -> FixedPair:
-    """The fixed-pair kernel that drafts a step and hands it to the row kernel `rows`, at O(n·V) a step.
-
-    That is enough for the controls, which then are wrong in one place."""
+    """The fixed-pair kernel that drafts a step and hands it to the row kernel `rows`, at O(n·V) a step."""
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         given = [np.tile(row, (1, count, 1)) for row, count in ((p, tree.size + 1), (q, tree.num_rows))]

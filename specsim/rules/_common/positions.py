@@ -51,8 +51,7 @@ def rule(
 
 
 def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Positions:
-    """Build the kernels for rows from tables, of a rule whose recovered token does not depend on the rejected
-    one. They take those of `rows`, and do the same with the same uniforms."""
+    """Build the kernels for rows from tables, of a rule whose recovered token ignores the rejected one."""
 
     def test(going, context, tables, drawn, u, values, passed):
         p, q, _, p_of, q_of, _, _ = tables

@@ -49,9 +49,7 @@ def choose(p, q, children, u, values, weights):
 
 @inner_kernel
 def rest(q, top, weights):
-    """Fill weights[V] with q without the tokens of `top`; where that is nothing, with ones without them.
-
-    Gives their sum."""
+    """Fill weights[V] with q without `top`, or with ones where that is nothing; gives their sum."""
     copy_row(q, weights)
     for x in top:
         weights[x] = 0.0

@@ -78,8 +78,7 @@ def excess(p, q, drafts, rho):
 
 @inner_kernel
 def rho_star(p, q, drafts):
-    """ρ* from the side where K-SEQ is valid, by false position, Illinois' variant, with a halving now and
-    then, so that the interval shrinks whatever rounding does."""
+    """ρ* from the valid side, by Illinois' variant of false position, with a halving now and then."""
     low, high = 1.0, float(drafts)
     at_low, at_high = excess(p, q, drafts, low), excess(p, q, drafts, high)
     if at_low <= 0.0:

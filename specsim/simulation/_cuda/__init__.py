@@ -16,9 +16,7 @@ def gpu_of(
     threads: int | None,
     executor: Executor | str | None,
 ) -> Any:
-    """The counter of `device`, which has a `name` and `count(key, intervals)`; None for the CPU.
-
-    Raises ValueError if the device cannot count these steps."""
+    """The counter of `device`, with a `name` and `count(key, intervals)`; None for the CPU, or ValueError."""
     if device in (None, "cpu"):
         return None
     if device != "cuda":

@@ -59,9 +59,7 @@ def add_copies(counts, total):
 
 
 class DeviceCounter:
-    """Counts the steps of `source` on the current GPU, called `name`.
-
-    Raises ValueError without one, with too little memory, and for a rule without code for it."""
+    """Counts the steps of `source` on the current GPU, called `name`. Raises ValueError if it cannot."""
 
     def __init__(self, source: FixedPairSource):
         kernel, vocab_size, gamma = source.rule.fixed_pair.kernel, source.vocab_size, source.tree.size

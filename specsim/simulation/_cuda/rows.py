@@ -55,9 +55,7 @@ def verifying_kernel(rows: Kernel) -> Any:
 
 
 class DeviceRowCounter:
-    """Counts the steps of `source`, verified by `rule` on the current GPU, called `name`.
-
-    Raises ValueError without one, with too little memory, and for a rule that it computes otherwise."""
+    """Counts the steps of `source`, verified by `rule` on the current GPU. Raises ValueError if it cannot."""
 
     def __init__(self, source: RowSource, rule: Rule, tally: Tally):
         if (reason := inexact(rule.rows)) is not None:

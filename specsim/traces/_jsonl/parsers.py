@@ -94,9 +94,7 @@ class Parsers:
 
 @contextmanager
 def open_parsers(number: int, strings: bool) -> Iterator[Parsers | None]:
-    """Start `number` processes, with `Tokens` of their own, that are killed at the end.
-
-    None for less than two, and where the system starts none."""
+    """Start `number` processes that are killed at the end; None for less than two, or if none starts."""
     if number < 2:
         yield None
         return

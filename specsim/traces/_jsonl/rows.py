@@ -73,9 +73,7 @@ class WithoutIdError(Exception):
 
 
 class Tokens:
-    """The tokens met, numbered as they come; each distinct way to log one is parsed once.
-
-    Unless `strings`, tokens are ids alone, and one without an id raises `WithoutIdError`."""
+    """The tokens met, numbered as they come; unless `strings`, one without an id raises `WithoutIdError`."""
 
     def __init__(self, strings: bool) -> None:
         self.strings = strings
