@@ -4,7 +4,7 @@ A step drafts γ tokens (fewer near the end of the text), verifies them with the
 accepted tokens and one more. Draft and target each keep a state: the tokens that they have processed."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -203,13 +203,10 @@ def sequence_law(
     in_order = traceless and (decode.cut, decode.tries) == (Decoder.cut, Decoder.tries)
     in_order &= decode.verification is None or getattr(decode.verification, "in_order", False)
 
-    def steps(
-        gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens
-    ) -> Iterator[tuple[Any, Tokens, int, int]]:
-        """Yield (probability, drafted, number accepted, last token) of every outcome of a step of γ drafts.
-
-        Tokens are drafted after `draft_seen`; verification reads the rows of q after `given`."""
-        found: dict[_Outcome, Any] = defaultdict(int)
+    @cache
+    def moves(gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens) -> dict[_Move, Any]:
+        """The law of a step with γ drafts after `draft_seen`, verified with the rows of q after `given`."""
+        outcomes: dict[_Outcome, Any] = defaultdict(int)
         drafts: dict[Tokens, Any] = {(): 1}
         for _ in range(gamma):
             drafts = {
@@ -229,15 +226,11 @@ def sequence_law(
                 kept = drafted[:accepted] if traceless else drafted
                 for last, weight in enumerate(row):
                     if stopped and weight:
-                        found[kept, accepted, last] += mass * stopped * weight
-        tries = decode.tries(**values)
-        for outcome, chance in (found if tries == 1 else _of_longest(found, tries)).items():
-            yield chance, *outcome
-
-    @cache
-    def moves(gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens) -> dict[_Move, Any]:
+                        outcomes[kept, accepted, last] += mass * stopped * weight
+        if (tries := decode.tries(**values)) > 1:
+            outcomes = _of_longest(outcomes, tries)
         found: dict[_Move, Any] = defaultdict(int)
-        for chance, drafted, accepted, last in steps(gamma, given, draft_seen, target_seen):
+        for (drafted, accepted, last), chance in outcomes.items():
             tokens, ended = decode.ends(decode.emits(drafted, accepted, last), eos)
             drafts = q_rows.context(draft_seen + decode.draft_keeps(drafted, accepted, last))
             targets = p_rows.context(target_seen + decode.target_keeps(drafted, accepted, last))

@@ -5,7 +5,6 @@ It samples from the target, and accepts drafted tokens that are equal to what it
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from specsim.core._checks import check_counts
 from specsim.engines._clients.answers import read_completions, read_counters
@@ -28,7 +27,7 @@ class LlamaCppEngine(InProcess):
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4, parallel: int = 4):
         check_counts(parallel=parallel)
-        self._parallel = parallel
+        self._parallel, self._settings = parallel, {"parallel": parallel}
         super().__init__(planted, speculative=speculative, gamma=gamma)
 
     def _open(self) -> None:
@@ -48,9 +47,6 @@ class LlamaCppEngine(InProcess):
                 drafts.draft.mparams.path = str(planted.checkpoint("draft", "gguf"))
                 drafts.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
         self._model = xllamacpp.Server(params)
-
-    def _settings(self) -> dict[str, Any]:
-        return {"parallel": self._parallel}
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         with ThreadPoolExecutor(self._parallel) as executor:

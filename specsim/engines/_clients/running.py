@@ -4,7 +4,7 @@ requests side by side, crashes."""
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from importlib import import_module
 from importlib.metadata import version
@@ -32,7 +32,8 @@ class InProcess:
     #: The architectures that it loads, and those for which it has no drafts.
     _loads: ClassVar[tuple[str, ...]] = ("llama",)
     _without_drafts: ClassVar[tuple[str, ...]] = ()
-    #: The parameters of `Sampling` that it does not have.
+    #: What else describes it, and the parameters of `Sampling` that it does not have.
+    _settings: Mapping[str, Any] = {}
     _lacks = frozenset({"stop_ids", "penalty_last_n", "defaults", *NEUTRAL}) - {*SAMPLING}
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4):
@@ -70,9 +71,6 @@ class InProcess:
         if lacking := sorted(x for x in self._lacks if asked[x] not in (None, (), NEUTRAL.get(x))):
             raise NotImplementedError(f"{', '.join(lacking)}: {self.name} has no such parameter here")
 
-    def _settings(self) -> dict[str, Any]:
-        return {}
-
     def describe(self) -> dict[str, Any]:
         return {
             "engine": self.name,
@@ -80,7 +78,7 @@ class InProcess:
             "model": self._planted.digest,
             "speculative": self._gamma > 0,
             "gamma": self._gamma,
-            **self._settings(),
+            **self._settings,
             "logprobs": self._logprobs,
         }
 

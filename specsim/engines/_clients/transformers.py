@@ -43,6 +43,7 @@ class TransformersEngine(InProcess):
         check_counts(batch=batch)
         check_choice("dtype", dtype, DTYPES)
         self._dtype, self._batch = dtype, 1 if speculative else batch
+        self._settings = {"dtype": dtype, "batch": self._batch}
         super().__init__(planted, speculative=speculative, gamma=gamma)
 
     def _open(self) -> None:
@@ -51,9 +52,6 @@ class TransformersEngine(InProcess):
         self._model = self._load(transformers, "target")
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(self._planted.checkpoint("target", "hf"))
         self._drafting = self._how_to_draft(transformers) if self._gamma else {}
-
-    def _settings(self) -> dict[str, Any]:
-        return {"dtype": self._dtype, "batch": self._batch}
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         for members in self._batches(requests):

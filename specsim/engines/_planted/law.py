@@ -289,23 +289,16 @@ def draw_pair(
     sizes = (words,) * len(offsets) + (words + 1,) * bool(memory) + (experts,) * bool(experts)
     sizes += (openers,) * (openers > 0)
     contexts = np.prod(sizes, dtype=float)
+    shared = words + 1 + openers, offsets, tuple(range(words + 1, words + 1 + openers))
     if contexts <= MOST_ROWS and contexts * words <= MOST_ENTRIES:
-        logits: LogitsPair = _tables(sizes, words, kind, overlap, rng)
+        pairs = np.array([_shuffled_pair(words, kind, overlap, rng, 16.0) for _ in range(int(contexts))])
+        tables = (_apart(pairs[:, i], 16.0).reshape(*sizes, words) for i in (0, 1))
+        target, draft = (Law(*shared, TableLogits(table), memory, experts) for table in tables)
     else:
         empty = len(offsets) if memory else None
         logits = _additive(sizes, empty, words, kind, overlap, rng)
-    ids = tuple(range(words + 1, words + 1 + openers))
-    shared = words + 1 + openers, offsets, ids
-    target, draft = (Law(*shared, one, memory, experts) for one in logits)
+        target, draft = (Law(*shared, one, memory, experts) for one in logits)
     return target, draft
-
-
-def _tables(
-    sizes: tuple[int, ...], words: int, kind: str, overlap: float, rng: np.random.Generator
-) -> LogitsPair:
-    pairs = np.array([_shuffled_pair(words, kind, overlap, rng, 16.0) for _ in range(int(np.prod(sizes)))])
-    target, draft = (_apart(pairs[:, i], 16.0).reshape(*sizes, words) for i in (0, 1))
-    return TableLogits(target), TableLogits(draft)
 
 
 def _additive(
