@@ -232,9 +232,9 @@ def sequence_law(
         found: dict[_Move, Any] = defaultdict(int)
         for (drafted, accepted, last), chance in outcomes.items():
             tokens, ended = decode.ends(decode.emits(drafted, accepted, last), eos)
-            drafts = q_rows.context(draft_seen + decode.draft_keeps(drafted, accepted, last))
-            targets = p_rows.context(target_seen + decode.target_keeps(drafted, accepted, last))
-            found[tokens, ended, drafts, targets] += chance
+            after_q = q_rows.context(draft_seen + decode.draft_keeps(drafted, accepted, last))
+            after_p = p_rows.context(target_seen + decode.target_keeps(drafted, accepted, last))
+            found[tokens, ended, after_q, after_p] += chance
         return found
 
     end = len(prompt) + min(max_new_tokens, length or max_new_tokens)

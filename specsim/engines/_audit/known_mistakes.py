@@ -109,20 +109,9 @@ def _law(name: str, **values: float) -> FromRows:
 
 
 def _of_verification(words: int, sampling: Sampling) -> Iterator[Known]:
-    yield Known(
-        ("greedy_acceptance",),
-        _law("greedy_acceptance"),
-        seldom=("bonus_argmax", "greedy_every_fourth"),
-        first=("greedy_first_token",),
-    )
-    yield Known(
-        ("accepts_everything",),
-        _law("accepts_everything"),
-        seldom=("bonus_from_draft",),
-        last=("last_of_text_from_draft",),
-    )
-    for name in TRIED["of_rows"]:
-        yield Known((name,), _law(name))
+    for name, named in TRIED["of_rows"].items():
+        seldom, first, last = (tuple(named.get(part, ())) for part in ("seldom", "first", "last"))
+        yield Known((name,), _law(name), seldom, first, last)
     only = next(iter(sampling.acting)) if len(sampling.acting) == 1 else ""
     untested = {"temperature": "draft_temperature", "top_k": "draft_top_k"}.get(only, "raw_q_in_test")
     undrawn = {"temperature": "handed_temperature"}.get(only, "raw_drafts")

@@ -447,28 +447,13 @@ class ServerComparison(Judged):
         return text
 
     def meaning(self) -> str:
-        points = 100.0 * self.detectable_tv
-        equal = sum(one.place is None for one in self.greedy)
-        if self.verdict is Verdict.BROKEN:
-            return "A server's answers violate the protocol; see the findings."
-        if self.verdict is Verdict.CHANGED:
-            return "The two servers do not draw from the same distribution."
-        if self.greedy:
-            text = f"At temperature 0 the texts of {equal:,} of {len(self.greedy):,} prompts are equal."
-            if equal < len(self.greedy):
-                text += (
-                    " Texts may differ by rounding alone; a temperature above 0 compares the distributions."
-                )
-            return text
-        if self.detectable_tv >= 1.0:
-            return "There are too few texts to find anything. Ask for more tokens."
-        could = (
-            f"A change that moves {points:.1f} percentage points of the first token's probability to other "
-            f"tokens, on every prompt, would have been found with probability {POWER:g}"
-        )
-        if self.verdict is Verdict.SAME:
-            return f"No difference was found. {could}."
-        return f"Nothing was found. {could} (wanted: {100 * WANTED_TV_OF_SERVERS:g}). Ask for more tokens."
+        said, equal = str(self.verdict), sum(one.place is None for one in self.greedy)
+        if self.greedy and said == Verdict.SAME:
+            said = "all equal"
+        elif said == Verdict.INCONCLUSIVE and self.detectable_tv >= 1.0:
+            said = "too few"
+        numbers = {"points": 100.0 * self.detectable_tv, "wanted": 100 * WANTED_TV_OF_SERVERS, "power": POWER}
+        return read_table("meanings")["servers"][said].format(equal=equal, of=len(self.greedy), **numbers)
 
     def facts(self) -> dict[str, Any]:
         names = (f"{side.url}, {side.engine} {side.version}" for side in (self.one, self.other))

@@ -117,9 +117,6 @@ class PromptTexts:
             blocks.append((table.counts(one), table.counts(other)))
         self.chains.add(one, other)
 
-    def totals(self, i: int) -> tuple[Ints, Ints]:
-        return totals(self.blocks[i])
-
 
 def all_tests(prompts: Sequence[PromptTexts], budget: float) -> list[TestResult]:
     """Tests of the tables and chains, of all prompts together and of each, which share `budget`."""
@@ -141,7 +138,9 @@ Numbered = Sequence[tuple[int, PromptTexts]]
 
 def _table_test(name: str, prompts: Numbered, i: int, level: float) -> TestResult:
     log_e = log_pooled_two_sample_e([one.blocks[i] for _, one in prompts])
-    sums = [(int(one.sum()), int(other.sum())) for one, other in (each.totals(i) for _, each in prompts)]
+    sums = [
+        (int(one.sum()), int(other.sum())) for one, other in (totals(each.blocks[i]) for _, each in prompts)
+    ]
     cells = 1 + sum(len(one.tables[i].cells) for _, one in prompts)
     found = TestResult.of(name, sum(a + b for a, b in sums), cells, max(log_e, LEAST_LOG), level)
     words = _table_words(prompts, i) if found.rejected else ""
@@ -158,7 +157,7 @@ def _chains_test(name: str, prompts: Numbered, level: float) -> TestResult:
 
 def _table_words(prompts: Numbered, i: int) -> str:
     """The outcome of table `i` whose shares differ most, in standard errors."""
-    found = [(*_largest(*prompt.totals(i)), number, prompt.tables[i]) for number, prompt in prompts]
+    found = [(*_largest(*totals(prompt.blocks[i])), number, prompt.tables[i]) for number, prompt in prompts]
     _, cell, shares, number, table = max(found, key=itemgetter(0))
     return f"prompt {number}: {table.name_of(cell)} {shares}"
 
