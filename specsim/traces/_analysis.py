@@ -100,7 +100,7 @@ class _Contexts(NamedTuple):
     entropy: Floats  #: NaN where q is not known
     passed: Floats  #: 1 accepted, 0 rejected, NaN not tested
     begins: NDArray[np.bool_]  #: whether a step begins here
-    tokens: Floats  #: [2, N] where a step begins, bounds on the tokens that the standard rule emits; else 0
+    tokens: Floats  #: [2, N] without flags, where a step begins, bounds on the standard rule's tokens; else 0
 
 
 @checked
@@ -188,9 +188,10 @@ def _contexts(columns: AnyColumns, beta: Floats, layout: Layout, entropy_of: str
         reached = np.cumprod(passed, axis=1).astype(bool)
     else:
         reached = begins
-    chances = acceptance_chances(columns, layout)
     tokens = np.zeros((2, *accepted.shape))
-    tokens[..., 0] = 1.0 + bound_reach(chances, beta.reshape(2, -1, stride)).sum(axis=2)
+    if not layout.flags:
+        chances = acceptance_chances(columns, layout)
+        tokens[..., 0] = 1.0 + bound_reach(chances, beta.reshape(2, -1, stride)).sum(axis=2)
     entropy = entropies(columns, entropy_of, reached.ravel())
     if not layout.bonus and entropy_of == "q":
         entropy[np.broadcast_to(np.arange(stride) == stride - 1, reached.shape)[reached]] = np.nan
@@ -291,12 +292,19 @@ def grouped_autocorrelation(
     known = np.isfinite(x)
     x = np.where(known, x - (x[known].mean() if known.any() else 0.0), 0.0)
     scale = float(x @ x) / max(1, int(known.sum())) or 1.0
-    found = []
-    for lag in lags:
-        pairs = int((known[:-lag] & known[lag:] & (belongs[:-lag] == belongs[lag:])).sum())
-        total = float(x[:-lag] @ np.where(belongs[:-lag] == belongs[lag:], x[lag:], 0.0))
-        found.append((total / max(1, pairs) / scale, pairs))
-    return found
+    sums = (_sum_pairs(x, known, belongs, lag) for lag in lags)
+    return [(total / max(1, pairs) / scale, pairs) for total, pairs in sums]
+
+
+@summary_kernel
+def _sum_pairs(x, known, belongs, lag):  # type: ignore[no-untyped-def]
+    total = 0.0
+    pairs = 0
+    for i in range(x.size - lag):
+        same = belongs[i] == belongs[i + lag]
+        total += x[i] * x[i + lag] if same else 0.0
+        pairs += same & known[i] & known[i + lag]
+    return total, pairs
 
 
 # The entropy of rows in nats, at about the speed at which they are read. Of a float32 number x = 2^e·m, m

@@ -24,11 +24,9 @@ from specsim.traces._pieces import decode
 
 #: The folder of each bundled trace, by the name of its pair.
 BUNDLED = {pair: Path(__file__).parents[1] / f"data/{pair}-trace" for pair in ("ngram", "transformers")}
-#: Read at a time: so little that what is read again, as for entropies, is still in the cache of two threads.
-CHUNK_BYTES = 8 * 2**20
-#: The same of rows that are read once. Then fewer calls are better, as the rows drive the interpreter's own
-#: data out of the cache; but the results should fit into memory that was used before.
-ONCE_BYTES, ONCE_ROWS = 64 * 2**20, 2**15
+#: Read at a time. Fewer calls are better, as the rows drive the interpreter's own data out of the cache; but
+#: the results should fit into memory that was used before.
+CHUNK_BYTES, CHUNK_ROWS = 64 * 2**20, 2**15
 
 
 class ShardStatus(NamedTuple):
@@ -68,14 +66,13 @@ class Shard:
         """The shard's columns, views of the memory-mapped file; `scan` checks the rows. Raises ValueError."""
         return self._mapped[1]
 
-    def scan(self, *, once: bool = False) -> Iterator[tuple[AnyColumns, Floats]]:
+    def scan(self) -> Iterator[tuple[AnyColumns, Floats]]:
         """Chunks of whole steps in order, each with bounds [2, R] on β = Σ min(p, q), equal for dense rows.
 
-        Chunks are larger if rows are read `once`. Raises ValueError at the first damaged row."""
+        Raises ValueError at the first damaged row."""
         header, columns = self._mapped
         stride = self.layout.rows_per_step
-        rows = (ONCE_BYTES if once else CHUNK_BYTES) // self.layout.row_bytes
-        steps = max(1, (min(rows, ONCE_ROWS) if once else rows) // stride)
+        steps = max(1, min(CHUNK_BYTES // self.layout.row_bytes, CHUNK_ROWS) // stride)
         for first in range(0, self.num_steps, steps):
             local = np.arange(first, min(first + steps, self.num_steps))
             chosen = take(columns, slice(first * stride, (first + local.size) * stride))
@@ -267,7 +264,7 @@ class Trace:
         for shard in self.shards:
             damage = None
             try:
-                for columns, _ in shard.scan(once=True):
+                for columns, _ in shard.scan():
                     tell(done + int(columns.position.size), self.num_rows)
             except ValueError as error:
                 damage = str(error)

@@ -392,7 +392,7 @@ def _tally_shard(shard: Shard, of_chunk: OfChunk | None) -> tuple[_Tally, list[A
     layout, found, moments = shard.layout, [], np.zeros(4)
     lengths, beta_sums = np.zeros(layout.gamma + 1, np.int64), np.zeros((2, layout.gamma + 1))
     token_sums = np.zeros((2, layout.gamma))
-    for columns, beta in shard.scan(once=of_chunk is None and is_whole(layout)):
+    for columns, beta in shard.scan():
         if layout.flags:
             _add_steps(columns.accepted, beta[0], lengths, beta_sums[0], moments)
         if not is_whole(layout):

@@ -576,13 +576,13 @@ def test_a_trace_can_be_read_while_it_is_written(tmp_path: Path) -> None:
     assert (open_trace(tmp_path / "t").num_steps, open_trace(tmp_path / "t").complete) == (STEPS, True)
 
 
-def test_larger_chunks_are_of_the_same_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smaller_chunks_are_of_the_same_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = open_trace(folder)
     whole = summarise(trace)
-    monkeypatch.setattr("specsim.traces._reader.ONCE_ROWS", 2 * (GAMMA + 1))
-    parts = list(trace.shards[0].scan(once=True))
-    assert [beta.shape[1] for _, beta in parts] == [2 * (GAMMA + 1)] * 3 + [GAMMA + 1]
     ((columns, beta),) = trace.shards[0].scan()
+    monkeypatch.setattr("specsim.traces._reader.CHUNK_ROWS", 2 * (GAMMA + 1))
+    parts = list(trace.shards[0].scan())
+    assert [beta.shape[1] for _, beta in parts] == [2 * (GAMMA + 1)] * 3 + [GAMMA + 1]
     np.testing.assert_array_equal(np.concatenate([part.p for part, _ in parts]), columns.p)
     np.testing.assert_array_equal(np.concatenate([part for _, part in parts], axis=1), beta)
     assert summarise(trace).to_dict() == whole.to_dict()
