@@ -223,9 +223,7 @@ def declares(**promises: Any) -> Callable[[F], F]:
 
 
 def declared(function: Verifier) -> Declared:
-    """The declarations of `function`, from its attribute `declared`: a `Declared`, or a dict of its fields.
-
-    Raises as `declares`, and TypeError for an attribute of another type."""
+    """The `Declared` of `function`: its attribute `declared`, which may be a dict. Raises as `declares`."""
     found = getattr(function, "declared", None)
     if found is None:
         return Declared()

@@ -120,11 +120,9 @@ def padded(steps: Iterable[Sequence[int]], width: int) -> Ints:
 
 
 def last_rows(model: Model, held: ArrayLike, count: int) -> Floats:
-    """The rows float64 [count, V] after each of the last `count` tokens of `held` (integers [T]) in a cache.
-
-    The cache has the tokens as its keys, so one that was not cropped, or in the wrong place, changes the
-    output. Positions with too few tokens before them for the model to read get the uniform row: those are the
-    first of a prompt, which no decoder samples from."""
+    """The rows float64 [count, V] after each of the last `count` tokens of `held` (integers [T]), the keys of
+    a cache: one in the wrong place, or not cropped, changes the output. The first positions of a prompt, too
+    few for the model, get the uniform row."""
     tokens = np.asarray(held, dtype=np.int64)
     rows = np.full((count, model.vocab_size), 1.0 / model.vocab_size)
     shortest = max(model.order, len(tokens) - count + 1)

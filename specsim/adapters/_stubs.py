@@ -55,11 +55,9 @@ def clone_folder(source: str, engine: str, repository: str, module: str) -> Path
 def parts(
     folder: Path, *names: str, absent: Sequence[str] = (), given: Given | None = None
 ) -> Iterator[tuple[ModuleType, ...]]:
-    """The modules `names` of an engine whose packages lie in `folder`, in `sys.modules` until the end.
-
-    Their files are run. Top-level packages that are `absent` are stand-ins where they are not installed;
-    modules that are `given` have these names, and stand-ins for all others. Raises EngineMissing if a module
-    has no file, or cannot be imported."""
+    """The modules `names` of an engine in `folder`, in `sys.modules` until the end; their files are run.
+    Top-level packages that are `absent` are stand-ins where not installed, and modules that are `given` have
+    these names. Raises EngineMissing for a module without a file, or that cannot be imported."""
     given = given or {}
     files = {name: _file(folder, name) for name in names}
     finder = _Finder(files, given, {name.partition(".")[0] for name in (*names, *given)})

@@ -64,6 +64,5 @@ def verifier() -> Verifier:
 
 
 def _to_a_power(number: int) -> int:
-    """The smallest power of two that is not below `number`: JAX compiles for each shape, and those are
-    few."""
+    """The smallest power of two ≥ `number`: JAX compiles for each shape, and those are few."""
     return 1 << (int(number) - 1).bit_length() if number > 1 else 1

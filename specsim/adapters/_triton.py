@@ -36,9 +36,8 @@ def _imported(*names: str) -> list[Any]:
 
 
 def interpreted() -> dict[str, Any]:
-    """The names `triton`, `tl` and `tldevice`, for kernels that are defined from now on to be interpreted.
-
-    The interpreter lacks CUDA's `log1p`, and masks that are integers. Raises EngineMissing."""
+    """The names `triton`, `tl` and `tldevice` for kernels to be interpreted, with what the interpreter lacks:
+    CUDA's `log1p`, and masks that are integers. Raises EngineMissing."""
     if "triton" not in sys.modules:
         os.environ["TRITON_INTERPRET"] = "1"
     triton, tl, interpreter = _imported("triton", "triton.language", "triton.runtime.interpreter")

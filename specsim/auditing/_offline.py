@@ -63,9 +63,8 @@ def export(
     dtype: str = "float32",
     lengths: bool = False,
 ) -> Path:
-    """Write the cases of `level` to `folder`, which must be new or empty; return the path of the manifest.
-
-    Rows have `dtype`; with `lengths` one case has drafts of different lengths."""
+    """Write the cases of `level`, with rows of `dtype`, to `folder`, which must be new or empty; return the
+    path of the manifest. With `lengths` one case has drafts of different lengths."""
     check_limits(level)
     if dtype == "bfloat16":
         raise ValueError("dtype: bfloat16 cannot be written from NumPy; float32 holds its values exactly")

@@ -90,11 +90,9 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
 def refuse(
     command: Callable[..., Any], values: Mapping[str, Any], why: str, *names: str, but: Sequence[str] = ()
 ) -> None:
-    """Raise ValueError for the first option of a command that was given, and has no effect.
-
-    `values` are its `locals()` before it assigns any, and its defaults those of options that were not given.
-    `why` ends the sentence, such as "has no effect with --tree". `names` are the parameters that have no
-    effect, by default all `but` some."""
+    """Raise ValueError for the first option of a command that was given, and has no effect; `why` ends the
+    sentence. `values` are its `locals()` before it assigns any, and its defaults those of options not given;
+    `names` are the parameters without effect, by default all `but` some."""
     for name, parameter in inspect.signature(command).parameters.items():
         for one, value, default in _fields(name, values[name], parameter.default):
             if value != default and (one in names if names else one not in but):
@@ -140,9 +138,8 @@ GAMMA = 5
 def pair_of(
     name: str, vocab_size: int | None = None, overlap: float | None = None, *, default_size: int | None = None
 ) -> Pair:
-    """The pair of that name. Raises ValueError for options that it does not have, and as `read_pair`.
-
-    A synthetic pair has `default_size` tokens, if that is given and nothing else is."""
+    """The pair of that name, with `default_size` tokens if it is synthetic and nothing else is given. Raises
+    ValueError for options that it does not have, and as `read_pair`."""
     from specsim.core.distributions import PAIR_KINDS
 
     kind, _, rest = name.partition(":")

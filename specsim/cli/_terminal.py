@@ -166,7 +166,6 @@ def show(*renderables: Any) -> None:
 
 def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
     """Print a result: its `to_dict`, or `document`, as JSON, its `records` as CSV, or what it shows as text.
-
     Returns its exit code: that of a verdict, or 3 where it was interrupted."""
     if form.as_json:
         print(json.dumps(result.to_dict() if document is None else document, allow_nan=False))
@@ -184,9 +183,8 @@ def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
 
 
 def print_judged(result: "Judged", form: Form, out: Path | None, name: str, more: str = "") -> int:
-    """Print a result with a verdict, write its report to the folder `out`, if any; return its exit code.
-
-    `more` names files of the report that were written before."""
+    """Print a result with a verdict, write its report to the folder `out`, if any, beside files `more` that
+    were written before; return its exit code."""
     code = print_result(result, form)
     if out is not None:
         from specsim.core._files import write_text
@@ -207,9 +205,8 @@ def written(trace: "Trace", texts: int | None = None) -> str:
 
 
 class UntilClosed:
-    """A standard stream that is silent after it has raised `error`, as where `| head` closed its pipe.
-
-    So a command ends with the code of its verdict, whoever reads its text."""
+    """A standard stream that is silent after it has raised `error`, as where `| head` closed its pipe: so a
+    command ends with the code of its verdict, whoever reads its text."""
 
     def __init__(self, stream: TextIO, error: type[OSError] = BrokenPipeError):
         self._stream, self._error = stream, error

@@ -12,10 +12,8 @@ def accepted_tokens(lengths: Ints) -> int:
 
 
 def alpha_verified(lengths: Ints, ended: Ints | None = None) -> float:
-    """Accepted / tested: a step tests the tokens that it accepts, and the one that it rejects.
-
-    `ended[k]` of `lengths[k]` steps rejected none, since their drafts ended there (default: at γ). 0 without
-    a test."""
+    """Accepted / tested: a step tests the tokens that it accepts, and the one that it rejects; 0 without a
+    test. `ended[k]` of `lengths[k]` steps rejected none, since their drafts ended there (default: at γ)."""
     accepted = accepted_tokens(lengths)
     rejected = lengths.sum() - (lengths[-1] if ended is None else ended.sum())
     return accepted / max(accepted + int(rejected), 1)
@@ -31,9 +29,8 @@ def alpha_verified_error(lengths: Ints, ended: Ints | None = None) -> float:
 
 
 def accepted_error(lengths: Ints, n: Ints, k: Ints | None = None) -> float:
-    """The standard error of accepted / Σn for independent steps (delta method); NaN for a single step.
-
-    n is that of each of the `lengths`, which are of steps that accepted k tokens (default 0 … γ)."""
+    """The standard error of accepted / Σn for independent steps (delta method); NaN for a single step. n is
+    that of each of the `lengths`, which are of steps that accepted k tokens (default 0 … γ)."""
     steps, k = int(lengths.sum()), np.arange(len(lengths)) if k is None else k
     if steps < 2 or not lengths @ n:
         return float("nan")

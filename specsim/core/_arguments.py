@@ -29,10 +29,9 @@ TYPES: dict[str, str] = read_table("kinds")["types"]
 def checked(function: F) -> F:
     """If a call of `function` fails, check the types of its arguments; of a class, its constructor's.
 
-    Calls that succeed cost nothing but a look for masked arrays and NumPy's integers; an error that names an
-    argument passes.
-    Raises TypeError, naming the argument; ValueError for rows of different lengths, masked entries, and paths
-    that cannot be. Other annotations are not checked."""
+    Calls that succeed cost nothing but a look for masked arrays and NumPy's integers; errors that name an
+    argument pass. Raises TypeError, naming the argument; ValueError for rows of different lengths, masked
+    entries, and paths that cannot be. Other annotations are not checked."""
     if isinstance(function, type):
         function.__init__ = checked(function.__init__)  # type: ignore[misc]
         return function

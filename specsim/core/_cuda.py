@@ -83,7 +83,6 @@ def current_device() -> tuple[str, int, float]:
 @contextmanager
 def exactly(allocates: bool = False) -> Iterator[None]:
     """Within this, numba-cuda compiles without contraction, and counts references to arrays with `allocates`.
-
     Raises DeviceError for code that may still round a product with a sum at once."""
 
     def compile_exactly(*code: Any, **options: Any) -> bytes:

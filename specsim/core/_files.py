@@ -87,10 +87,8 @@ def read_columns(path: PathLike, names: Sequence[str]) -> dict[str, list[float]]
 def read_cells(
     path: PathLike, names: Sequence[str], optional: Sequence[str] = ()
 ) -> list[tuple[int, dict[str, str]]]:
-    """The lines of a CSV file whose first line names its columns, in any order, with the cells of `names`.
-
-    Those of `optional` may be missing. Raises ValueError, with the line, for another column or cell that is
-    missing or repeated."""
+    """The lines of a CSV file whose first line names its columns, in any order, with the cells of `names`,
+    and of `optional` if present. ValueError, with the line, where a column or cell is missing or repeated."""
     rows = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff")), skipinitialspace=True)
     try:
         header, cells = rows.fieldnames or [], [(rows.line_num, row) for row in rows]
@@ -154,11 +152,9 @@ def check_new_folder(path: PathLike) -> Path:
 
 @contextmanager
 def atomic_write(path: PathLike) -> Iterator[Path]:
-    """Give a temporary file to fill, which replaces `path` at the end, or is removed on an exception.
-
-    The temporary file is beside `path`, or beside what the symlink `path` leads to, and is flushed to disk
-    first. Those that killed processes left of this path are removed. Raises as `check_target`, and OSError,
-    naming `path`, if it cannot be written."""
+    """Give a temporary file to fill, which replaces `path`, or what the symlink `path` leads to, at the end,
+    or is removed on an exception. It is beside it; those that killed processes left of this path are removed.
+    Raises as `check_target`, and OSError, naming `path`, if it cannot be written."""
     place = check_target(path)
     temporary = place.with_name(f".{place.name}.{_machine()}-{os.getpid()}.tmp")
     with naming(path, temporary):

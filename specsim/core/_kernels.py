@@ -87,9 +87,8 @@ class Kernel:
 
     @cached_property
     def contents(self) -> str | None:
-        """A digest of this kernel and of all kernels that it calls. None if it is not kept on disk.
-
-        Globals and cells enter by value, since numba compiles them as constants."""
+        """A digest of this kernel and of all kernels that it calls, None if it is not kept on disk. Globals
+        and cells enter by value, since numba compiles them as constants."""
         found, described = [self], []
         try:
             for part in found:  # grows while it is read
@@ -250,10 +249,8 @@ def _of_the_package(module: str) -> bool:
 
 class _Entries:
     """What numba calls the cache of a dispatcher: the compiled code of one kernel, a file for each signature.
-
-    A file holds the digest of the rest, the key, and the pickled code. If one of these is not as expected,
-    the kernel is compiled again and the file replaced. If no file can be written, the code stays in memory.
-    """
+    A file holds the digest of the rest, the key, and the pickled code; if one of these is not as expected,
+    the kernel is compiled again. If no file can be written, the code stays in memory."""
 
     def __init__(self, kernel: str):
         self.kernel = kernel
@@ -357,8 +354,8 @@ def _type_described(argument: Any) -> str:
 
 
 def _folder() -> Path | None:
-    """Where compiled code is kept: NUMBA_CACHE_DIR, else the best of `_places`; None where nothing can be
-    written, or others can."""
+    """Where compiled code is kept: NUMBA_CACHE_DIR, else the best of `_places` that this user alone can
+    write."""
     from numba import config
 
     if chosen := config.CACHE_DIR:  # type: ignore[attr-defined]  # set at run time

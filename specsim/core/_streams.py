@@ -42,8 +42,7 @@ class Purpose(IntEnum):
 
 
 def root_of(rng: RandomSource) -> int:
-    """Reduce `rng` to one integer ≥ 0: an int is itself, anything else gives one below 2^53, exact in JSON.
-
+    """Reduce `rng` to one integer ≥ 0: an int is itself, anything else gives one below 2^53, exact in JSON;
     None is fresh entropy. Raises TypeError for another type, ValueError for a negative int."""
     kinds = int | np.integer | np.random.SeedSequence | np.random.Generator | None
     if isinstance(rng, bool) or not isinstance(rng, kinds):

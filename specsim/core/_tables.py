@@ -284,9 +284,8 @@ class Listing(Shown):
 
 
 def to_rich(parts: Iterable[Piece]) -> "list[RenderableType]":
-    """The parts of a result for a rich console, with an empty line after each table except at the end.
-
-    What a terminal would obey, in names and words from elsewhere, is escaped."""
+    """The parts of a result for a rich console, with an empty line after each table except at the end; what a
+    terminal would obey, in names and words from elsewhere, is escaped."""
     from rich.text import Text
 
     found: list[RenderableType] = []

@@ -28,9 +28,8 @@ ALIGNMENT = 8
 def save_tensors(
     path: PathLike, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> bytes:
-    """Write `arrays` to `path`, and return its header. Raises OSError, naming it, if it cannot be written.
-
-    The package safetensors would write a temporary file of its own, which a kill leaves behind."""
+    """Write `arrays` to `path`, and return its header; OSError, naming it, if it cannot be written. The
+    package safetensors would write a temporary file of its own, which a kill leaves behind."""
     codes = {dtype: code for code, dtype in TYPES.items()}
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": {**metadata}}
     # the largest items first, so that all are aligned

@@ -168,9 +168,8 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> fl
 
 
 def _likeliest_law(observed: Ints, law: Floats, tolerance: float) -> Floats:
-    """The law within exp(±tolerance) of `law`, cell by cell, that makes `observed` most likely.
-
-    It is clip(s·observed, lowest, highest), s such that it sums to 1; cells without a count do not matter."""
+    """The law within exp(±tolerance) of `law`, cell by cell, that makes `observed` most likely:
+    clip(s·observed, lowest, highest), s such that it sums to 1. Cells without a count do not matter."""
     lowest, highest = law * np.exp(-tolerance), law * np.exp(tolerance)
     drawn = observed > 0
     if not drawn.any():
@@ -185,10 +184,8 @@ def _likeliest_law(observed: Ints, law: Floats, tolerance: float) -> Floats:
 
 
 def log_e_values(counts: Ints, pmf: Floats, starts: Ints | None = None) -> Floats:
-    """`log_e_value` [n, T] of several tables of n experiments at once; arguments are not checked.
-
-    The cells of the tables follow one another in counts [n, k] and pmf [k], whose sum is thus T; starts [T]
-    are their first cells. Without `starts` there is one table, and the result is [n]."""
+    """`log_e_value` [n, T] of T tables of n experiments at once, unchecked: the cells of the tables follow
+    one another in counts [n, k] and pmf [k], from starts [T] on. Without `starts` one table gives [n]."""
     if starts is None:
         return _log_mean_exp(_log_ratios(counts, pmf, np.zeros(1, dtype=np.int64)))[:, 0]
     return _log_mean_exp(_log_ratios(counts, pmf, starts))
@@ -211,10 +208,9 @@ def log_pooled_e_values(counts: Ints, pmf: Floats, starts: Ints, log_ratios: Flo
 
 
 def log_shared(ratios: Floats) -> Floats:
-    """Logarithms of likelihood ratios [M, k] if a share w = 1, 1/2, …, 1/64 of the draws has the alternative.
-
-    The result [7M, k] has all alternatives for the largest w first. What is impossible has a large negative
-    number for -inf, so that cells without a count do not matter."""
+    """Logarithms [7M, k] of likelihood ratios [M, k] if a share w = 1, 1/2, …, 1/64 of the draws has the
+    alternative, all for the largest w first. For -inf they have a large negative number, so that cells
+    without a count do not matter."""
     excess = np.asarray(ratios, dtype=np.float64) - 1.0
     with np.errstate(divide="ignore"):
         logs = np.concatenate([np.log1p(share * excess) for share in SHARES])
@@ -261,8 +257,7 @@ def _log_ratios(counts: Ints, pmf: Floats, starts: Ints) -> Floats:
 
 
 def _log_mean_exp(logs: Floats) -> Floats:
-    """log(mean(exp(logs))) along the last axis. `scipy.special.logsumexp` takes many times as long on short
-    rows, and an audit tests thousands of small tables."""
+    """log(mean(exp(logs))) along the last axis, on short rows far faster than `scipy.special.logsumexp`."""
     largest = logs.max(axis=-1, keepdims=True)
     return largest[..., 0] + np.log(np.exp(logs - largest).mean(axis=-1))
 
@@ -317,8 +312,7 @@ def _two_sample_logs(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> Floats:
 @checked
 def lower_tail_p_value(statistic: float, df: int) -> float:
     """P(χ² ≤ statistic): small if counts agree with their distribution better than independent draws would.
-
-    Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit."""
+    Use it only for sums over many cells, where the lower tail is close to that of the limit."""
     check_between("statistic", statistic, 0, math.inf, "statistic")
     return float(scipy.special.chdtr(check_count("df", df), float(statistic)))
 

@@ -47,9 +47,7 @@ class Session:
         return len(self._consumed)
 
     def advance(self, tokens: Sequence[int]) -> Floats:
-        """Consume `tokens` [T] in one pass; returns the rows after each of them, float64 [T, V].
-
-        Raises ValueError where a row would need more tokens than were consumed."""
+        """Consume `tokens` [T] at once: the rows float64 [T, V] after each; ValueError if one reads more."""
         order, start = self.model.order, len(self._consumed)
         if tokens and start + 1 < order:
             raise ValueError(
@@ -63,10 +61,8 @@ class Session:
         return self.model.rows(_histories([self._consumed[end - order : end] for end in ends], order))
 
     def after(self, paths: ArrayLike, ahead: int = 0) -> Floats:
-        """The rows after the consumed tokens and each of `paths` [B, d], float64 [B, V], consuming nothing.
-
-        That is a pass with tree attention. With `ahead` > 0 the rows of a token that many places further on,
-        see `rows_ahead`."""
+        """The rows float64 [B, V] after the consumed tokens and each of `paths` [B, d], as by tree attention,
+        consuming nothing; with `ahead` > 0 those of a token that many places further on, see `rows_ahead`."""
         order, branches = self.model.order, np.asarray(paths, dtype=np.int64).tolist()
         whole = getattr(self.model, "reads_all", False)
         recent = self._consumed[0 if whole else max(0, len(self._consumed) - order) :]
@@ -120,8 +116,7 @@ class Side:
 
 
 def levels(tree: Tree, tokens: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """Yield, depth by depth from 1 on, the nodes [B] and the drafted tokens on the path to each [B, depth].
-
+    """Yield, depth by depth from 1 on, the nodes [B] and the drafted tokens on the path to each [B, depth];
     `tokens` [n] may still be filled in below the level that was yielded last."""
     for depth in range(1, tree.depth + 1):
         nodes = np.flatnonzero(np.array(tree.depths) == depth)

@@ -266,9 +266,8 @@ _State = tuple[Tokens, Tokens, Tokens]
 
 
 def _of_longest(outcomes: Mapping[_Outcome, Any], tries: int) -> dict[_Outcome, Any]:
-    """The law of the outcome with the most accepted tokens, of `tries` independent ones with law `outcomes`.
-
-    P(n accepted at most) is raised to the power of their number; given n, the outcome has its law."""
+    """The law of the outcome with the most accepted tokens, of `tries` independent ones with law `outcomes`:
+    P(n accepted at most) is raised to their number; given n, the outcome has its law."""
     lengths: dict[int, Any] = defaultdict(int)
     for (_, accepted, _), chance in outcomes.items():
         lengths[accepted] += chance

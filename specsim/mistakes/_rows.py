@@ -250,10 +250,8 @@ LAWS: dict[str, Callable[..., Floats]] = {
 
 @dataclass(frozen=True)
 class Parts:
-    """What a mistake changes of a step: the chance of accepting, and what its last token is drawn from.
-
-    `accepted(p, q, **values)` gives chances [n, V]; `last(rows, **values)` weights, of (p - q)₊ and, unless
-    `residual_alone`, of the row of a bonus."""
+    """What a mistake changes of a step: `accepted(p, q, **values)` gives the chances [n, V] of accepting,
+    `last(rows, **values)` weights of its last token, of (p - q)₊ and, unless `residual_alone`, of a bonus."""
 
     accepted: Callable[..., Floats] | None = None
     last: Callable[..., Floats] | None = None

@@ -24,7 +24,6 @@ MOST_AHEAD = 1024
 @checked
 def rows_ahead(model: Model, histories: ArrayLike, ahead: int) -> Floats:
     """The distribution [B, V] of the token `ahead` places after the next one, after each of histories [B, T].
-
     The model is of order 0 or 1 if `ahead` > 0, so that its state is its last token; else ValueError."""
     ahead = check_count("ahead", ahead, 0, MOST_AHEAD)
     rows = model.rows(histories)
@@ -63,9 +62,8 @@ def move_ahead(rows, table, ahead):  # type: ignore[no-untyped-def]
 
 @checked
 def row_ahead(model: Model, context: Sequence[int], ahead: int) -> Sequence[Any] | Floats:
-    """`rows_ahead` after one context, for a model of any order, by enumeration of all V^ahead continuations.
-
-    The row has Fractions if `ahead` > 0; else it is that of `model`."""
+    """`rows_ahead` after one context, for a model of any order, by enumeration of all V^ahead continuations;
+    in Fractions if `ahead` > 0, else the row of `model`."""
     if check_count("ahead", ahead, 0, MOST_AHEAD) == 0:
         return model.row(context)
     total = [Fraction(0)] * model.vocab_size

@@ -188,9 +188,8 @@ class NGramModel(Processable):
 
 
 def bits_per_byte(model: NGramModel, texts: Iterable[bytes]) -> float:
-    """Cross-entropy of a model on texts: the mean of -log2 p(byte | the `order` bytes before it), in bits.
-
-    Raises ValueError if no byte has as many bytes before it."""
+    """Cross-entropy of a model on texts: the mean of -log2 p(byte | the `order` bytes before it), in bits;
+    ValueError if no byte has as many before it."""
     bits, n_bytes = 0.0, 0
     for text in texts:
         windows = _unpack(_windows(text, model.n), model.n)
@@ -270,10 +269,9 @@ def _dense_rows(levels: list[tuple[Keys, NDArray[Any]]], discounts: Floats) -> F
 def _sparse_levels(
     levels: list[tuple[Keys, NDArray[Any]]],
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int32]]:
-    """All contexts of 2 bytes and more as one sparse matrix, contexts × successors.
-
-    Returns `records` (int64 [contexts, 4]: key, where its successors start, how many they are, the sum of
-    their counts; sorted by key), and for all contexts one after the other `successors` and their counts."""
+    """All contexts of 2 bytes and more as one sparse matrix, contexts × successors: `records` (int64
+    [contexts, 4]: key, where successors start, how many, the sum of their counts; by key), and of all
+    contexts one after the other `successors` and their counts."""
     records = [np.empty((0, 4), dtype=np.int64)]
     offset = 0
     for length, (keys, counts) in enumerate(levels, start=2):

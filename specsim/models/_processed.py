@@ -30,10 +30,8 @@ def process(
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> Floats:
-    """Rows [..., V] after the steps of `order`: each works on what the one before left, renormalised.
-
-    They are those of `SAMPLING`, and "joint": what top-k and top-p both keep. Raises ValueError as each of
-    these."""
+    """Rows [..., V] after the steps of `order`, those of `SAMPLING` and "joint", what top-k and top-p both
+    keep: each works on what the one before left, renormalised. Raises ValueError as each of these."""
     if top_k is not None:
         check_count("top_k", top_k)
     given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}

@@ -262,8 +262,7 @@ def compare_vocabularies(
 
 
 def read_vocabulary(path: str | os.PathLike[str], target: Vocabulary | None = None) -> Vocabulary:
-    """The tokens of a tokenizer, from the folder of a model or its file; of a head without one, the
-    target's."""
+    """The tokens of a tokenizer, from its file or a model's folder; of a head without one, the target's."""
     place = Path(path)
     if place.suffix == ".gguf" and not place.is_dir():
         gguf = needed("gguf", str(check_file(place)), "pip install 'specsim-decoding[gguf]'")
@@ -397,9 +396,8 @@ def _configuration(file: Path) -> dict[str, Any]:
 def _ends(
     folder: Path, said: Mapping[str, Mapping[str, Any]], tokens: Mapping[int, str]
 ) -> tuple[dict[str, list[int]], dict[str, str], tuple[str, ...]]:
-    """The tokens that begin, end and pad texts, the file of each, and where the files disagree on them.
-
-    A file that names a token names a single one, which may be any of those that the others number."""
+    """The tokens that begin, end and pad texts, the file of each, and where the files disagree on them. A
+    file names a single token, which may be any of those that the others number."""
     numbers = {token: number for number, token in tokens.items()}
     ends, origins, findings = dict[str, list[int]](), dict[str, str](), list[str]()
     for name in ENDS:

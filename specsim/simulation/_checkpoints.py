@@ -153,8 +153,7 @@ def check_shard(shard: tuple[int, int]) -> tuple[int, int]:
 
 class Checkpoint:
     """Stores a part in the file `path`: at first, every `seconds`, and at the end, also after an exception.
-
-    An existing file is read first. Raises ValueError if it is of another run, and as `Part.read`."""
+    An existing file is read first; ValueError if it is of another run, and as `Part.read`."""
 
     def __init__(
         self,
@@ -196,9 +195,8 @@ def which_run(
 
 
 def digest(source: FixedPairSource | RowSource, *, needed: bool = False) -> str | None:
-    """A hash of p and q in 16 hexadecimal digits: the same for equal models, wherever a trace lies.
-
-    None, or if it is `needed` TypeError, for models that cannot be pickled."""
+    """A hash of p and q in 16 hexadecimal digits, the same for equal models, wherever a trace lies; None, or
+    if it is `needed` TypeError, for models that cannot be pickled."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, protocol=5)
     pickler.fast = True  # written out in full: equal is the same as identical

@@ -56,11 +56,9 @@ Job = Callable[[], tuple[Batches, Tally]]
 
 @contextmanager
 def workers_of(executor: Executor | str | None, threads: int | None = None) -> "Iterator[Workers | None]":
-    """Open the workers of `executor` as a context; None for the threads of this process.
-
-    "processes" and "dask" start `threads` processes, by default one for each core. An executor object stays
-    open. Raises ValueError for an unknown name and if Dask is not installed, TypeError for an object without
-    `submit`, LostWorkers if no scheduler answers."""
+    """Open the workers of `executor` as a context; None for the threads of this process. "processes" and
+    "dask" start `threads` processes, by default one for each core; an object stays open. Raises ValueError
+    for an unknown name or without Dask, TypeError without `submit`, LostWorkers if no scheduler answers."""
     if isinstance(executor, type):
         raise TypeError(f"executor: {executor.__name__} is a class; give one of its objects")
     if hasattr(executor, "get_executor"):
@@ -260,8 +258,7 @@ def _call_timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, A
 def count_spans(
     workers: Workers, job: Job, key: Key, intervals: Sequence[Interval], chunk: int
 ) -> Iterator[Partial]:
-    """Yield the counts of each span of the steps in `intervals`, in any order. Raises as
-    `Workers.results`."""
+    """The counts of each span of the steps in `intervals`, in any order. Raises as `Workers.results`."""
     try:
         packed = zlib.compress(pickle.dumps(job), 1)
     except (pickle.PicklingError, TypeError, AttributeError) as error:

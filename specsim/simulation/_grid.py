@@ -75,8 +75,7 @@ def run_grid(
     progress: ShowProgress,
     executor: Executor | str | None = None,
 ) -> Ran[R]:
-    """Call `run(setting, threads)` for each of `settings`, in turn or on an executor. Ctrl-C ends the
-    runs."""
+    """Call `run(setting, threads)` for each of `settings`, in turn or on an executor, until Ctrl-C."""
     started, found = time.perf_counter(), dict[int, R]()
     with working(progress, label, unit) as work:
         try:
@@ -191,10 +190,8 @@ def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
 
 
 def tv_of(rule: Rule, rows: Callable[[], tuple[Floats, Floats]]) -> float | None:
-    """The mean total variation of the law that `rule` declares from the `rows` of p and q [B, V].
-
-    0 for a lossless rule; None where the claim is false or the law depends on rows ahead. Rounded to 15
-    decimals: the next ones differ between processors."""
+    """The mean total variation of the law that `rule` declares from the `rows` of p and q [B, V], to 15
+    decimals; 0 for a lossless rule, None where the claim is false or the law depends on rows ahead."""
     if rule.control or rule.looks_ahead:
         return None
     if rule.declared is None:

@@ -25,10 +25,9 @@ def fits(target: Model, draft: Model) -> bool:
 
 
 class GrowingTables:
-    """`RowTables` of two models, which grow by the contexts that steps come to, until they are full.
-
-    Entries are written once, and steps read those below a number that they know, so that threads may read
-    while one of them writes. Memory is taken when it is filled."""
+    """`RowTables` of two models, which grow by the contexts that steps come to, until they are full. Entries
+    are written once, and steps read those below a number that they know, so threads may read while one
+    writes. Memory is taken when it is filled."""
 
     def __init__(self, target: Model, draft: Model, rule: Rule):
         assert rule.positions is not None
@@ -137,9 +136,8 @@ class _Numbers:
 
 @kernel
 def _add_codes(codes, count, kept, slots, found):  # type: ignore[no-untyped-def]
-    """Fill found[B] with the indices of codes[B] in `kept`, adding new ones from `count` on.
-
-    `slots` is a hash table of the indices, 0 where empty."""
+    """Fill found[B] with the indices of codes[B] in `kept`, adding new ones from `count` on; `slots` is a
+    hash table of the indices, 0 where empty."""
     for i in range(codes.size):
         slot = slot_of(codes[i], slots.size)
         while slots[slot] > 0 and kept[slots[slot]] != codes[i]:

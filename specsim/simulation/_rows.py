@@ -42,9 +42,8 @@ class Rows:
         return int(self.p.shape[2])
 
     def end(self, tokens: NDArray[np.int32], accepted: Ints) -> None:
-        """End steps a token after their drafts, in tokens [depth+1, B] and accepted [B] of padded ones.
-
-        A lossless rule gives that token the target's distribution, whether it was padding or not."""
+        """End steps a token after their drafts, in tokens [depth+1, B] and accepted [B] of padded ones. A
+        lossless rule gives that token the target's distribution, whether it was padding or not."""
         if self.depths is not None:
             np.minimum(accepted, self.depths, out=accepted)
             tokens[np.arange(len(tokens))[:, None] > accepted] = -1
@@ -141,10 +140,8 @@ def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> 
 
 @dataclass(frozen=True)
 class TraceRows:
-    """Steps over the logged rows of a trace, *frozen*: step s redraws the drafts of logged step s mod N.
-
-    The log has p along its path alone, so a redrawn token does not change the rows after it. The counts test
-    a rule on these rows; they do not estimate the target."""
+    """Steps over the logged rows of a trace, *frozen*: step s redraws the drafts of logged step s mod N. The
+    log has p along its own path alone: counts test a rule on these rows, and do not estimate the target."""
 
     trace: Trace
     tree: Tree
@@ -175,9 +172,8 @@ class TraceRows:
 
 @dataclass(frozen=True)
 class PositionRows:
-    """Steps over the rows p and q [N, V] of N positions of a text, *frozen* as those of a trace.
-
-    Step s begins at position s mod (N - γ); the rows of its later tokens are those of the next positions."""
+    """Steps over the rows p and q [N, V] of N positions of a text, *frozen* as those of a trace: step s
+    begins at position s mod (N - γ), and its later tokens have the rows of the next positions."""
 
     p: Floats
     q: Floats
@@ -234,10 +230,8 @@ class DynamicRows(_PairRows):
 
 @dataclass(frozen=True)
 class _TextRows(OfTarget):
-    """Steps of a text decoded from its beginning, drawn uniformly, with or without a draft.
-
-    Drafts are functions of the text, and q is 1 at a drafted token. Decoding accepts what a draft shares with
-    the text, as naive matching does for a sample of the target."""
+    """Steps of a text decoded from its beginning, drawn uniformly. Drafts, if any, are functions of the text;
+    as in naive matching of a sample of the target, a draft is accepted up to its first other token."""
 
     target: Model
     draft: Any

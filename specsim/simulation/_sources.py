@@ -33,9 +33,8 @@ NO_DRAFT = "draft: missing; give one, since only a trace includes it"
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive steps from `first`: tokens int32 [depth+1, B], padded with -1, and accepted int64 [B].
-
-    `rows` holds the verified rows, if the source has rows."""
+    """Consecutive steps from `first`: tokens int32 [depth+1, B], padded with -1, accepted int64 [B], and the
+    verified `rows`, if the source has rows."""
 
     first: int
     tokens: TokenArray
@@ -155,10 +154,9 @@ class RowSource:
 
 @dataclass(frozen=True)
 class ModelSource(RowSource):
-    """The steps of `RowSource` for chains of two models and a rule that decides token by token.
-
-    Tables keep the rows, and nothing is drawn or verified after the end of a step; the tokens are the same.
-    Where the tables have no room for a context, its position is verified from rows of its own."""
+    """The steps of `RowSource`, token by token alike, for chains of two models and a rule that decides by
+    token. Tables keep the rows, and nothing is drawn or verified after the end of a step; where they have no
+    room for a context, its position is verified from rows of its own."""
 
     rule: Rule = field(kw_only=True)
 

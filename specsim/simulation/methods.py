@@ -212,9 +212,8 @@ def heads_tree(pair: Pair, heads: int, top: int, nodes: int, size: float) -> Dra
 
 
 def accuracies(pair: Pair, heads: int) -> Floats:
-    """How often the token of each rank of each head is the target's, [heads, ranks], along a text of its own.
-
-    Of two pmfs the probabilities themselves; no rank is more often right than the one before it."""
+    """How often the token of each rank of each head is the target's, [heads, ranks], along a text of its own,
+    no rank more often than the one before it; of two pmfs the probabilities themselves."""
     if not isinstance(pair.target, Model):
         p, q = check_rows(pair.target, "target"), check_rows(pair.draft, "draft")
         return np.tile(np.minimum.accumulate(p[np.argsort(-q, kind="stable")][:RANKS]), (heads, 1))

@@ -239,10 +239,8 @@ RATES = ("tokens_per_step", "alpha_context", "alpha_verified", "alpha_drafted")
 def rates(
     found: Any, gamma: int | None, errors: Mapping[str, float] | None = None, closed_form: float | None = None
 ) -> Table:
-    """The table of `found`, which has each rate as a number or as bounds, with standard `errors` by name.
-
-    A third column has what the i.i.d. formula makes of each α for a chain of `gamma` tokens, else the closed
-    form of the tokens per step."""
+    """The table of `found`, whose rates are numbers or bounds, with standard `errors` by name; last what the
+    i.i.d. formula makes of each α for a chain of `gamma`, else the `closed_form` of tokens per step."""
     rows = []
     for name in RATES:
         label, value = name.replace("alpha", "α").replace("_", " "), getattr(found, name)

@@ -284,10 +284,9 @@ def _correlations(found: _Contexts, layout: Layout) -> dict[str, list[tuple[floa
 def grouped_autocorrelation(
     series: ArrayLike, groups: ArrayLike, lags: Iterable[int]
 ) -> list[tuple[float, int]]:
-    """Autocorrelation of several series, concatenated in `series` [N] and labelled by `groups` [N].
-
-    NaN marks unknown values. For each lag: the mean of x_t x_{t+k} over the pairs within a group, relative to
-    the mean of x_t² (0 without pairs), and the number of pairs."""
+    """Autocorrelation of several series, joined in `series` [N] and labelled by `groups` [N]; NaN is unknown.
+    For each lag: the mean of x_t x_{t+k} over the pairs within a group, relative to the mean of x_t² (0
+    without pairs), and the number of pairs."""
     x, belongs = np.asarray(series, dtype=np.float64), np.asarray(groups)
     known = np.isfinite(x)
     x = np.where(known, x - (x[known].mean() if known.any() else 0.0), 0.0)

@@ -117,10 +117,9 @@ def _high_float16(word):  # type: ignore[no-untyped-def]
 
 @inner_summary_kernel
 def _sum_float16_pairs(p_words, q_words, weight):  # type: ignore[no-untyped-def]
-    """The sums of words that hold two numbers, whose weights are w and w + 2.
-
-    The halves of words without signs are added by adding the words. Over both halves of words y, the upper
-    ones h, the sum is Σ y - 2^16 Σ h + Σ h."""
+    """The sums of words that hold two numbers, whose weights are w and w + 2. Halves of words without signs
+    are added by adding the words; over both halves of words y, h the upper ones, it is Σ y - 2^16 Σ h + Σ
+    h."""
     part = np.uint32(0)
     upper = np.uint32(0)
     q_words_sum = np.uint32(0)

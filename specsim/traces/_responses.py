@@ -53,9 +53,8 @@ class Logged(NamedTuple):
 
 
 def read_logprobs(choice: dict[str, Any], strict: bool = True) -> Logged | None:
-    """The log-probabilities of a choice, or of a response that is one; None without.
-
-    If `strict`, a completion has as many tokens and lists as log-probabilities. MLX-LM cuts off tokens."""
+    """The log-probabilities of a choice, or of a response that is one; None without. If `strict`, a
+    completion has as many tokens and lists as log-probabilities: MLX-LM cuts off tokens."""
     given, info = choice.get("logprobs"), choice.get("meta_info")
     if isinstance(given, dict):
         if given.get("content") is not None:
@@ -169,10 +168,8 @@ class Drafts(NamedTuple):
 
 
 def read_drafts(answer: dict[str, Any], choice: dict[str, Any], index: int) -> Drafts:
-    """The drafts of text `index`; the first text has those of the whole request.
-
-    SGLang has `meta_info` in each choice, or `sglext` in the answer; llama.cpp `timings`; vLLM on demand
-    `metrics.speculative_decoding`; OpenAI `usage`."""
+    """The drafts of text `index`; the first has those of the request. SGLang has `meta_info` in each choice,
+    or `sglext`; llama.cpp `timings`; vLLM `metrics.speculative_decoding`; OpenAI `usage`."""
     own = _drafts(_object(choice, "meta_info"), _object(choice, "speculative_decoding"))
     if own is not None or index:
         return own or Drafts()

@@ -191,9 +191,8 @@ def _rounded_rows() -> Case:
 
 @cache
 def _flat_tail() -> Case:
-    """A tail of 2^17 tokens, each just rarer than the smallest float32 exponential, 2^-24.
-
-    At level quick its expected count is 41; with half the steps a count of 0 would have probability 10^-9."""
+    """A tail of 2^17 tokens, each just rarer than float32's smallest exponential, 2^-24. At level quick 41
+    are expected; with half the steps there would be none with probability 10^-9."""
     size, tail = 2**17, 2.0**-7.05
     p, q = np.full((2, size), tail / size)
     p[:3] += (1.0 - tail) * np.array([0.5, 0.25, 0.25])

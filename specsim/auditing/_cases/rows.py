@@ -29,11 +29,9 @@ BLOCK = 1024
 
 @dataclass(frozen=True)
 class CaseRows(Rows):
-    """Rows of a case.
-
-    `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B]. `last` int32
-    [B, γ+1]: the last token before each place, where p and q are `tables` at this token. `places` [B, γ+1]:
-    the number of the row at each place in the `bank` of the reader, where that has one for p, q or both."""
+    """Rows of a case. `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair. `last` int32 [B,
+    γ+1]: the last token before each place, where p and q are `tables` at it. `places` [B, γ+1]: the number of
+    the row at each place in the reader's `bank`, where it has one for p, q or both."""
 
     shifts: Ints | None = None
     lengths: Ints | None = None
@@ -90,10 +88,9 @@ class InverseCDF:
     def chains(
         self, stream: tuple[int, ...], steps: int, gamma: int, start: NDArray[np.int32]
     ) -> tuple[Ints, NDArray[np.int32]]:
-        """Drafted tokens [B, γ] and the last token before each place [B, γ+1], `start` [B] the first ones.
-
-        A token is drawn from the row of the last token, or from the only row, with the uniforms of `stream`,
-        (key, purpose, first step). If `start` is empty, so are the last tokens."""
+        """Drafted tokens [B, γ] and the last token before each place [B, γ+1], none if `start` [B], the first
+        ones, is empty. A token is drawn from the row of the last one, or the only row, with the uniforms of
+        `stream`, (key, purpose, first step)."""
         tokens = np.empty((steps, gamma), dtype=np.int64)
         last = np.empty((len(start), gamma + 1), dtype=np.int32)
         _draw_chains(self.cdf, self.begin, stream, start, tokens, last)

@@ -51,10 +51,8 @@ LARGE, KINDS_IF_LARGE = 5000, 5
 
 
 class Block(NamedTuple):
-    """Calls of one shape: `calls` calls of `rows` rows with `gamma` drafted tokens over `vocab_size` ids.
-
-    `first` is the number of its first step, `larger` whether the calls before it had more rows (None for the
-    first of a round)."""
+    """`calls` calls of `rows` rows with `gamma` drafted tokens over `vocab_size` ids, from step `first` on;
+    `larger`: the calls before it had more rows (None for the first of a round)."""
 
     rows: int
     calls: int
@@ -80,10 +78,9 @@ class Bank:
 
 @dataclass(frozen=True)
 class ShapesCase:
-    """Calls of changing shape; `sizes` are (rows of a call, calls) of the blocks of a round.
-
-    `together` are the (ids, γ) of each block; without it they are drawn from `vocab_sizes` and `gammas`.
-    `same_rows`: the calls of a block have the same p and q. `uneven`: steps have 0 to γ drafted tokens."""
+    """Calls of changing shape; `sizes` are (rows of a call, calls) of the blocks of a round, `together` the
+    (ids, γ) of each, else drawn from `vocab_sizes` and `gammas`. `same_rows`: the calls of a block have the
+    same p and q. `uneven`: steps have 0 to γ drafted tokens."""
 
     name: str
     purpose: str
@@ -241,9 +238,8 @@ def _tuples(value: Any) -> Any:
 @dataclass(frozen=True)
 class ShapedRows:
     """Steps of one block: draft_tokens int64 [B, γ], and the pair of the bank at each place, int32 [B, γ+1].
-
     `inside` int64 [B] counts the steps from the block's first; `apart` int64 [2, B] are the distance of the
-    two contested places and the second of them, 0 and 0 without them."""
+    contested places and the second of them, 0 and 0 without."""
 
     draft_tokens: Ints
     places: NDArray[np.int32]

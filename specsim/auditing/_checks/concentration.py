@@ -94,9 +94,8 @@ def choose(
     *,
     least: int = 0,
 ) -> list[Candidate]:
-    """The cases that reach the wanted power in turn in `seconds`, at most `each` of them for one.
-
-    `served` kinds had a case before. If fewer than `least` can reach it, the nearest ones are added."""
+    """The cases that reach the wanted power in turn in `seconds`, at most `each` for one; if they are fewer
+    than `least`, the nearest ones too. `served` kinds had a case before."""
     waiting, kinds, chosen = [one for one in candidates if one.reachable], {"", *served}, list[Candidate]()
     left = seconds
     while fitting := [one for one in waiting if one.cost <= min(left, each)]:

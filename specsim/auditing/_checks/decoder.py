@@ -47,10 +47,8 @@ class DecoderSource:
 
 @dataclass(frozen=True)
 class DecoderTally:
-    """Counts of one case, in arrays that have the names of those of `AuditTally`.
-
-    `prefixes` has a row for each prompt; `pairs` are of the first tokens of sequences that follow each other;
-    `tail` has no row, since the vocabularies are small."""
+    """Counts of one case, named as those of `AuditTally`: `prefixes` has a row for each prompt, `pairs` are
+    of first tokens of sequences that follow each other; `tail` has no row, as vocabularies are small."""
 
     case: DecoderCase
     processing: Processing

@@ -351,9 +351,8 @@ def _add_pair(one, other, alike, table):  # type: ignore[no-untyped-def]
 
 
 def _count_halves(tokens: Sequence[Floats], v: Floats, rows: ShapedRows, halves: Ints) -> None:
-    """Count the image of the number of tokens of a call below one half, under its law.
-
-    A token has images [B], negative without one, and a row of `halves`."""
+    """Count the image of the number of tokens of a call below one half, under its law. A token has images
+    [B], negative without one, and a row of `halves`."""
     if rows.block.rows < 2:
         return
     starts = np.flatnonzero(np.diff(rows.inside // rows.block.rows, prepend=-1))

@@ -49,9 +49,8 @@ MOST_PROCESSES = 4
 
 
 class _Counted:
-    """A subject with its cases. As many sources and tallies are cached: a case is counted in pieces.
-
-    A user's function has an `accelerator` if its arrays are on one, and `children` if several may count."""
+    """A subject with its cases; as many sources and tallies are cached, since a case is counted in pieces.
+    The `accelerator` is that of a user's arrays, if any; `children` if several processes may count."""
 
     cases: Any
     plan: Callable[[int, str], Plan]
@@ -288,10 +287,8 @@ def open_subject(
     workers: Workers | None = None,
     device: str | None = None,
 ) -> Iterator[Subject]:
-    """Open `verifier`: a rule or its name, package.module:function, or a function.
-
-    Raises ValueError for an unknown name, for a function or a device together with workers, and for a device
-    that is not there, TypeError for anything else."""
+    """Open `verifier`: a rule or its name, package.module:function, or a function; else TypeError. ValueError
+    for an unknown name, a missing device, and a function or a device together with workers."""
     if verifier == "":
         raise ValueError("verifier: empty; give a rule's name, or package.module:function")
     by_rule = isinstance(verifier, Rule) or (isinstance(verifier, str) and is_rule(verifier))

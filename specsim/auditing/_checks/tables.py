@@ -34,9 +34,8 @@ UNLIKELY = 0.3
 
 
 def alternatives_of_draft(p: Floats, q: Floats, least: Floats, last: bool) -> Iterator[Floats]:
-    """The laws [n, V] of a token after rows p and q [n, V], for each kind of mistake on the way to it.
-
-    `least` [n, 1] is the least ratio of p to q of the tokens drafted before; `last`: none follows."""
+    """The laws [n, V] of a token after rows p and q [n, V] for each kind of mistake on the way to it; `least`
+    [n, 1] is the least ratio of p to q of the tokens drafted before, `last`: none follows."""
     pair = Pair(p, q)
     for value in TEMPERATURES:  # of the rows that are drawn from, not of those that are handed over
         yield LAWS["draft_temperature"](pair, temperature=value)
@@ -77,11 +76,9 @@ def alternatives_of_bonus(p: Floats, q: Floats | None) -> Iterator[Floats]:
 def alternatives(
     p: Floats, q: Floats | None, before: Floats | None, least: Floats | None = None, last: bool = False
 ) -> Floats:
-    """The laws [n, M, V] of a token after each of the rows p [n, V] under each kind of mistake; p itself
-    where it does not apply.
-
-    q are the draft's rows, None at the bonus, which the rows `before` precede. `least` [n], 1 by default, and
-    `last` are as in `alternatives_of_draft`."""
+    """The laws [n, M, V] of a token after each of the rows p [n, V] under each kind of mistake, p itself
+    where it does not apply. q are the draft's rows, None at the bonus, which the rows `before` precede;
+    `least` [n], by default 1, and `last` are as in `alternatives_of_draft`."""
     everywhere = [temperature(p, value) for value in TEMPERATURES]
     ratio = np.ones((len(p), 1)) if least is None else least[:, None]
     of_draft = [p] * DRAFT if q is None else list(alternatives_of_draft(p, q, ratio, last))
@@ -178,10 +175,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Plan:
-    """The `steps` and the tests of a case; `nothing` are the counts of no steps.
-
-    `kernel` says how the steps are made, `declared_tv` how far the claimed law is from the target's;
-    `alpha_context` is the mean of β if efficiency is measured."""
+    """The `steps` and tests of a case; `nothing` are the counts of no steps, `kernel` says how steps are
+    made, `declared_tv` how far the claimed law is from the target's; `alpha_context` is the mean β or
+    None."""
 
     case: Case | ShapesCase | DecoderCase
     kernel: str

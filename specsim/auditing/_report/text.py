@@ -164,8 +164,7 @@ def wanted_line(audit: Audit) -> str:
 
 
 def unseen_lines(audit: Audit) -> list[str]:
-    """What was not tested: lines of the verifier that no call ran, calls in which no deviation of the wanted
-    size would have shown, calls that were not made."""
+    """What was not tested: lines that no call ran, calls too few to show the wanted size, calls not made."""
     lines, origin = list[str](), audit.origin
     if audit.exit_code == 1:
         return lines
@@ -285,9 +284,8 @@ def legend(audit: Audit) -> dict[str, str]:
 
 
 def iid_report(audit: Audit) -> list[str]:
-    """What the i.i.d. formula makes of each α, and the measured rate, where rows change with the context.
-
-    Of the standard rule, if nothing was found."""
+    """What the i.i.d. formula makes of each α, and the measured rate, where rows change with the context; of
+    the standard rule, if nothing was found."""
     lines: list[str] = []
     if audit.verifier != "standard" or audit.exit_code == 1:
         return lines

@@ -184,9 +184,8 @@ def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
 def read_tokens(
     answers: Sequence[Ints], drafted: Ints, lengths: Ints | None, vocab_size: int, first: int
 ) -> tuple[TokenArray, Ints]:
-    """Convert `answers`, arrays [n, γ+1] of B rows in all, to tokens int32 [γ+1, B] and accepted [B].
-
-    Raises BrokenVerifier or NotADraftPath if they break the contract; messages count steps from `first`."""
+    """Convert `answers`, arrays [n, γ+1] of B rows in all, to tokens int32 [γ+1, B] and accepted [B]. Raises
+    BrokenVerifier or NotADraftPath if they break the contract; messages count steps from `first`."""
     steps, gamma = drafted.shape
     laid_out, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
     longest = np.empty(0, dtype=np.int64) if lengths is None else lengths

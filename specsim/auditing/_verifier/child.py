@@ -49,10 +49,8 @@ SETTINGS = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESH
 
 
 class Child:
-    """The function `reference` in a child process, as a `Callee`; ValueError if it cannot be loaded.
-
-    `declared`, `origin` and `device` are what the child says of the function and its device. If it is
-    not `loaded` here, that is for `load` to do, of another thread for example."""
+    """The function `reference` in a child process, as a `Callee`; ValueError if it cannot be loaded. The
+    child says what is `declared`, and its `origin` and `device`. If not `loaded` here, `load` does that."""
 
     declared: Declared
 
@@ -240,9 +238,8 @@ class Child:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a child has ended; it is not reaped: until its session is killed, its number must be its own.
-
-    Without `os.waitid`, which some systems lack, it is reaped."""
+    """Whether a child has ended; except without `os.waitid` it is not reaped: until its session is killed,
+    its number must be its own."""
     if process.returncode is not None or not hasattr(os, "waitid"):
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -345,8 +342,7 @@ def _text(error: Exception, details: str = "") -> bytes:
 
 
 class Children:
-    """The function `reference` in up to `most` child processes, as a `Callee`; a thread asks the one it
-    uses."""
+    """The function `reference` in up to `most` child processes, as a `Callee`; each thread asks one."""
 
     def __init__(self, reference: str, device: str | None, most: int):
         self._reference, self._wanted, self.most = reference, device, most

@@ -24,10 +24,9 @@ LONGEST = 500
 
 @dataclass(frozen=True)
 class Origin:
-    """The `file` and the `line` of a function, the SHA-256 `digest` of that file, the versions of
-    `libraries`, and the lines of the file that no call ran, `unseen`; what is not known is empty, or 0.
-
-    A verifier in a process of its own says this of itself: it is shown, and nothing depends on it."""
+    """The `file` and `line` of a function, the SHA-256 `digest` of that file, the versions of `libraries`,
+    and the lines that no call ran, `unseen`; empty or 0 if not known. A verifier in a process of its own says
+    this of itself: it is shown, and nothing depends on it."""
 
     file: str = ""
     line: int = 0

@@ -70,9 +70,8 @@ class RowsAsked:
 
 @dataclass(frozen=True)
 class SequencesAsked:
-    """Decode the request of `case` `rows` times, with the seeds [*key, first], [*key, first + 1], …
-
-    An answer has the new tokens of each sequence, padded with -1."""
+    """Decode the request of `case` `rows` times, with the seeds [*key, first], [*key, first + 1], …; an
+    answer has the new tokens of each sequence, padded with -1."""
 
     case: DecoderCase
     key: Key

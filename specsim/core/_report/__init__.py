@@ -22,10 +22,8 @@ def json_of(result: Judged) -> str:
 
 
 def junit_of(result: Judged) -> str:
-    """JUnit XML for continuous integration, a test case for each of the result's checks.
-
-    A failure is a bias or a change, an error a broken contract or too little power for a verdict. Times are
-    seconds, of a check and of the whole."""
+    """JUnit XML for continuous integration, a test case for each of the result's checks, with their seconds.
+    A failure is a bias or a change, an error a broken contract or too little power for a verdict."""
     checks, run = list(result.checks()), getattr(result, "provenance", None)
     outcomes = [check.outcome for check in checks]
     suite = ElementTree.Element(

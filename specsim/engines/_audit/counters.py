@@ -169,9 +169,8 @@ def _tokens_per_step(places: Places, masses: Masses, length: float) -> float:
 
 
 def _mean_step(kept: Floats, ends: Ints, gamma: int) -> float:
-    """Expected tokens over expected steps, with γ drafted tokens; step by step from the beginning of a text.
-
-    `kept` [N, n + γ] has the probability of acceptance at each place, `ends` [N] the length of each text."""
+    """Expected tokens over expected steps, with γ drafted tokens, from the beginning of a text; `kept` [N, n
+    + γ] has the probability of acceptance at each place, `ends` [N] the length of each text."""
     begins = np.zeros((len(kept), kept.shape[1] + 1))
     begins[ends > 0, 0] = 1.0  # the probability that a step begins at the place
     steps = tokens = 0.0
@@ -307,9 +306,8 @@ class HeadCounts:
 def compare_heads(
     planted: Planted, asked: Mapping[int, Request], texts: Sequence[Completion], length: float | None
 ) -> HeadCounts | None:
-    """None without a head, without the counts of a text, or if drafts have no known `length`.
-
-    Texts of a request for several are left out, since some engines report one of them or all together."""
+    """None without a head, without the counts of a text, or if drafts have no known `length`. Texts of a
+    request for several are left out, since some engines report one of them or all together."""
     if not planted.heads or not length or not length.is_integer():
         return None
     law, gamma, told = planted.target, int(length), list[tuple[Completion, int, Ints]]()

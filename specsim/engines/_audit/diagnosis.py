@@ -61,8 +61,7 @@ class Fitted:
 
 
 def fit(places: Places, mass: Floats, known: Iterable[Known], given: From, width: int) -> list[Fitted]:
-    """The gains of each mistake over the distribution, under which the tokens have probabilities `mass`.
-
+    """The gains of each mistake over the distribution, under which the tokens have probabilities `mass`;
     `given` has rows of `width` tokens."""
     mistakes = list(known)
     gains = np.zeros((len(mistakes), len(WHERE), len(SHARES)))
@@ -134,8 +133,7 @@ def _where(places: Places) -> list[NDArray[np.bool_]]:
 
 
 def mistakes_test(fitted: list[Fitted], n: int, level: float, tolerance: float) -> TestResult:
-    """The e-value of all mistakes together; within the `tolerance` a factor expects exp(tolerance) at
-    most."""
+    """The e-value of all mistakes together; within `tolerance` a factor expects at most exp(tolerance)."""
     gains = np.concatenate([one.gains.ravel() for one in fitted]) if fitted else np.zeros(1)
     log_e = float(np.logaddexp.reduce(gains) - np.log(len(gains)) - n * tolerance)
     found = TestResult.of("known mistakes", n, len(gains), log_e, level)

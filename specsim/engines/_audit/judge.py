@@ -66,11 +66,9 @@ def judge(
     budget: float = BUDGET,
     wanted_tv: float = WANTED_TV,
 ) -> results.EngineAudit:
-    """Judge a run, for every distribution within `tolerance` of the planted one in log p; by default that of
-    float32.
-
-    The order of processing is the likeliest one, of `orders` if some are given. All requests
-    must share one `Sampling`."""
+    """Judge a run, for every distribution within `tolerance` of the planted one in log p, by default
+    float32's. The order of processing is the likeliest, of `orders` if given. Requests share one
+    `Sampling`."""
     started = time.perf_counter()
     if tolerance is None:
         tolerance = max(LEAST_TOLERANCE, TOKEN_TOLERANCE * run.planted.target.vocab_size)
@@ -115,9 +113,8 @@ def judge(
 
 
 class _Texts:
-    """The texts of a run, and what is computed of them.
-
-    The tests are of the `fresh` ones: requests that are repeated at the end are in `every` alone."""
+    """The texts of a run, and what is computed of them; the tests are of the `fresh` ones, without the
+    requests repeated at the end, which are in `every` alone."""
 
     def __init__(self, run: Run, orders: Sequence[str], tolerance: float, budget: float):
         self.run, self.tolerance = run, tolerance
@@ -264,10 +261,9 @@ def _with_stop(planted: Planted, text: Completion, request: Request) -> Completi
 
 
 def likely_orders(run: Run) -> list[str]:
-    """The orders of temperature and truncation that the texts of a run leave possible.
-
-    The likelihood of any order relative to that of the engine's own is an e-value, so the latter is left out
-    with probability at most e^-`UNLIKELY` for each of the others."""
+    """The orders of temperature and truncation that the texts of a run leave possible. The likelihood of any
+    order over that of the engine's own is an e-value, so each of the others leaves that one out with
+    probability at most e^-`UNLIKELY`."""
     asked = {request.number: request for request in run.requests}
     texts = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
     answered = Answered(run.planted, asked, texts)
@@ -312,8 +308,7 @@ def _wrong(found: results.LogProbabilities) -> int:
 
 
 def _deviations(tests: Sequence[results.TestResult]) -> list[Finding]:
-    """The most significant rejected test of the distribution, and that of independence, by its own
-    margins."""
+    """The most significant rejected test of the distribution, and of independence, by its own margins."""
     rejected = [test for test in tests if test.rejected]
     dependent = [test for test in rejected if test.dependence_nats > DEPENDENT]
     deviating = [test for test in rejected if test not in dependent]

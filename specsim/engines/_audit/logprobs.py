@@ -18,8 +18,7 @@ NEVER = -100.0
 def compare(
     places: Places, texts: Sequence[Completion], logs: Floats, rows: Rows, tolerance: float
 ) -> LogProbabilities | None:
-    """Compare with `logs`, the distribution's log-probability of each emitted token, and with the
-    distribution's `rows`."""
+    """Compare with the `logs` of p of each emitted token, and with the `rows` of the distribution."""
     own = [value for one in texts for value in one.logprobs or [None] * len(one.tokens)]
     got = np.array(own, dtype=np.float64)[places.index]  # NaN where there is None
     asked = ~np.isnan(got)

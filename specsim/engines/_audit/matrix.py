@@ -95,10 +95,8 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """One setting: the audit with speculation, the one without, and the command that repeats the first.
-
-    `order` is the order of processing that the former is tested against, one of those that the latter leaves
-    possible; "" if there is only one."""
+    """One setting: the audit with speculation, the one without, and the command that repeats the first;
+    `order` is that of processing that the former is tested against, "" if the latter leaves only one."""
 
     setting: str
     speculative: EngineAudit

@@ -138,9 +138,8 @@ def mass_under(contexts: Ints, tokens: Ints, rows: Rows, width: int) -> Floats:
 
 
 def by_context(contexts: Ints, width: int) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """`contexts` [n, k] in pieces so small that a row of `width` tokens can be held for each.
-
-    Gives the distinct contexts of a piece [m, k], the indices of all in it, and which of the m each is."""
+    """`contexts` [n, k] in pieces so small that each can have a row of `width` tokens: the distinct contexts
+    of a piece [m, k], the indices of all in it, and which of the m each is."""
     distinct, which = distinct_contexts(contexts)
     order, most = np.argsort(which, kind="stable"), max(1, ENTRIES // width)
     for start in range(0, len(order), most):

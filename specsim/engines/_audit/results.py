@@ -356,10 +356,8 @@ class ServerSide:
 
 @dataclass(frozen=True)
 class GreedyTexts:
-    """The texts of one prompt at temperature 0.
-
-    `place` is the first token, from 1, at which the servers differ, None if they do not. `repeated` says of
-    each server whether its second text equals its first one."""
+    """The texts of one prompt at temperature 0: `place` is the first token, from 1, at which the servers
+    differ, if they do, and `repeated` says of each server whether its second text equals its first one."""
 
     prompt: int
     place: int | None

@@ -192,10 +192,8 @@ STATES = OUTCOMES + 1
 
 
 class Chains:
-    """The texts of one prompt as states at each place, and the counts of both servers' transitions.
-
-    `counts` [2, length, STATES, STATES] has the place, the state before, and the state. State 0 is that of
-    all outcomes without one of their own, and the one before the first token."""
+    """The texts of one prompt as states at each place. `counts` [2, length, STATES, STATES] of both servers
+    have place, state before, and state; 0 is that of rare outcomes, and before the first token."""
 
     def __init__(self, first: Sequence[Text], length: int):
         self.outcomes = [commonest(token_at(place), first) for place in range(length)]

@@ -292,10 +292,8 @@ class HttpServer:
 
 
 class HttpEngine(HttpServer):
-    """A server that holds a planted checkpoint.
-
-    `pair` is what it serves. Whether it is `speculative`, and with drafts of `gamma` tokens, is only noted;
-    the other options are those of `HttpServer`."""
+    """A server that holds a planted checkpoint of `pair`. Whether it is `speculative`, and with drafts of
+    `gamma` tokens, is only noted; the other options are those of `HttpServer`."""
 
     _dialects = DIALECTS
 

@@ -20,10 +20,8 @@ Answers = list[Completion | Failure]
 
 
 class InProcess:
-    """An engine in this process, which makes one text after the other.
-
-    It drafts γ tokens a step, and 0 without speculation. Subclasses open it (`_open`) and make a text
-    (`_text`). Raises ImportError where its package is not installed."""
+    """An engine in this process, which makes one text after the other, with γ drafted tokens, or 0.
+    Subclasses open it (`_open`) and make a text (`_text`). Raises ImportError without its package."""
 
     name: ClassVar[str]
     #: The distribution package, and the rows of the returned log-probabilities: "raw", "processed", or None.

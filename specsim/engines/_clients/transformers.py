@@ -214,10 +214,8 @@ DOWN, MIX = "mlp.down_proj.weight", "self_attn.o_proj.weight"
 
 
 class LayersEngine(TransformersEngine):
-    """Drafts from layers of the target: early exit, multi-token prediction.
-
-    Both need a layer with another distribution than the target's. It is the target's layer, in which the MLP
-    takes each context of the table for the next one."""
+    """Drafts from layers of the target: early exit, multi-token prediction. Both need a layer with another
+    distribution: the target's, in which the MLP takes each context of the table for the next one."""
 
     _loads = ("llama",)
 

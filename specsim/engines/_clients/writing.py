@@ -37,8 +37,7 @@ SAMPLERS = ["dry", "temperature", "top_k", "top_p", "min_p", "typ_p", "top_n_sig
 def fields_of(
     request: Request, prompt: Any, model: Any, dialect: Dialect, software: str, pair: Pair | None = None
 ) -> dict[str, Any]:
-    """The fields of `request` with its prompt as ids or as text; `software` is the server's, where known, and
-    `pair` what it serves."""
+    """The fields of `request`, its prompt as ids or text, for `pair` served by `software`, where known."""
     sampling, llama = request.sampling, software.startswith("llama.cpp")
     given: dict[str, Any] = {
         "model": model,

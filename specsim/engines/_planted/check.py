@@ -36,9 +36,8 @@ Computed = Callable[[Ints, Ints], Floats]
 
 @dataclass(frozen=True)
 class Deviation:
-    """One checkpoint in one arithmetic: the largest |log p - log P|, and the tolerance that covers it.
-
-    `never` is the largest log-probability of an id that never comes."""
+    """One checkpoint in one arithmetic: the largest |log p - log P|, the tolerance that covers it, and the
+    largest log-probability of an id that `never` comes."""
 
     checkpoint: str
     computed_by: str

@@ -113,9 +113,8 @@ class Planted:
     def prompts(self, n: int, length: int, *, rng: RandomSource = None) -> Ints:
         """Draw `n` ≥ 1 prompts of `length` tokens at random, [n, length]; `rng` is their seed.
 
-        An opener comes first, where the distributions have some, then random words, and text of the target
-        where its distribution is a table. Raises ValueError for a length after which the next token has no
-        distribution or no room."""
+        An opener comes first, where there is one, then random words, and text of the target where its
+        distribution is a table. ValueError for a length without room, or a distribution of the next token."""
         check_count("n", n)
         least = max(1, self.target.start)
         if not least <= check_count("length", length) < self.context:
@@ -263,9 +262,8 @@ def overlaps(target: Law, draft: Law, contexts: Ints) -> Floats:
 
 
 def _stationary_mean(target: Law, draft: Law) -> float:
-    """The mean over the stationary distribution of the contexts after each opener, all openers alike.
-
-    A lazy chain has the same stationary distribution, and converges although the target may be periodic."""
+    """The mean over the stationary distribution of the contexts after each opener, all openers alike. It is
+    that of a lazy chain, which converges although the target may be periodic."""
     order, openers = target.order, np.array(target.openers, dtype=np.int64)
     sizes = (target.words,) * order + (len(openers),) * bool(len(openers))
     contexts = np.indices(sizes).reshape(len(sizes), int(np.prod(sizes))).T

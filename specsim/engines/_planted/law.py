@@ -33,9 +33,8 @@ class TableLogits:
 
 @dataclass(frozen=True, eq=False)
 class AdditiveLogits:
-    """Logits `base` [words] plus `weights` [words, k, bits] times the sign codes of the k tokens read.
-
-    All numbers are multiples of 1/16, so that sums are exact in any order."""
+    """Logits `base` [words] plus `weights` [words, k, bits] times the sign codes of the k tokens read:
+    multiples of 1/16, so that sums are exact in any order."""
 
     base: Floats
     weights: Floats
@@ -77,9 +76,8 @@ def sign_codes(numbers: Ints, bits: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """The distribution of the next token of a target or of a draft.
-
-    The first ids are the words, which may come; end-of-text and openers never do."""
+    """The distribution of the next token of a target or of a draft. The first ids are the words, which may
+    come; end-of-text and openers never do."""
 
     vocab_size: int  #: V, all ids of the checkpoint
     offsets: tuple[int, ...]  #: ascending distances of the tokens that are read: (1, 2) the last two, () none
@@ -283,9 +281,8 @@ def draw_pair(
     memory: Memory | None = None,
     experts: int = 0,
 ) -> tuple[Law, Law]:
-    """A target and a draft that read the same tokens, with Σ min(p, q) near `overlap` in each context.
-
-    After the words come the id of end-of-text and those of the openers."""
+    """A target and a draft that read the same tokens, with Σ min(p, q) near `overlap` in each context. After
+    the words come the id of end-of-text and those of the openers."""
     sizes = (words,) * len(offsets) + (words + 1,) * bool(memory) + (experts,) * bool(experts)
     sizes += (openers,) * (openers > 0)
     contexts = np.prod(sizes, dtype=float)
@@ -309,9 +306,8 @@ def _additive(
     overlap: float,
     rng: np.random.Generator,
 ) -> LogitsPair:
-    """Both read the tokens alike. Their bases are those for which the mean overlap is the one asked for.
-
-    In the column `empty` the largest number is an empty memory."""
+    """Both read the tokens alike, with the bases that give the mean overlap asked for. In the column `empty`
+    the largest number is an empty memory."""
     bits = code_bits(max(size - (column == empty) for column, size in enumerate(sizes)))
     largest = max(1, int(READ * GRID) // (len(sizes) * bits))
     weights = rng.integers(-largest, largest + 1, size=(words, len(sizes), bits)) / GRID

@@ -18,8 +18,7 @@ MOST_SLOTS = 64
 
 @dataclass(frozen=True)
 class Memory:
-    """A state of `slots` words; each token replaces one of them or none, and one of them is read. A slot
-    without a word has the number of words."""
+    """A state of `slots` words, or for none their number; each token may replace one, and one is read."""
 
     kind: str
     words: int

@@ -39,9 +39,8 @@ BANNED = -100.0
 
 @dataclass(frozen=True)
 class Seen:
-    """The texts before some rows: row i follows the first `length[i]` tokens of `tokens[text[i]]`.
-
-    Of each of the texts [T, W] the first `prompt` [T] tokens are its prompt."""
+    """The texts [T, W] before some rows: row i follows the first `length[i]` tokens of `tokens[text[i]]`, the
+    first `prompt` [T] of them its prompt."""
 
     tokens: Ints
     prompt: Ints
@@ -83,10 +82,8 @@ class Seen:
 def processed(
     scores: Floats, sampling: Sampling, order: str = FIRST_ORDER, seen: Seen | None = None
 ) -> Floats:
-    """The rows [N, V] of logits `scores` after the steps of an `order` of `possible_orders`.
-
-    Bad words, bias and penalties come first if the order does not name them. `seen` is needed where they read
-    texts."""
+    """The rows [N, V] of logits `scores` after the steps of an `order` of `possible_orders`; bad words, bias
+    and penalties come first if it does not name them. Where they read texts, `seen` is needed."""
     sampling, order = resolved(sampling, order)
     if order.startswith(AGAIN):
         free, strict = replace(sampling, **BANS), order.removeprefix(AGAIN)

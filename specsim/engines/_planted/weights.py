@@ -114,9 +114,8 @@ def _head(margins: Floats, what: str, angles: Floats, order: slice = slice(None)
 
 
 class Layout:
-    """Where the coordinates of a distribution are, and the matrices that read and write them.
-
-    Each norm multiplies by `scale`. `of_memory` has the slot and the holder of what a state remembers."""
+    """Where the coordinates of a distribution are, and the matrices that read and write them; each norm
+    multiplies by `scale`. `of_memory` has the slot and the holder of what a state remembers."""
 
     def __init__(self, law: Law):
         self.law = law
@@ -140,10 +139,8 @@ class Layout:
 
     def heads(self, context: int, near: int = 1, window: int = 0) -> dict[int, Head]:
         """The heads that copy tokens, by the number of their slot, but those up to `near` positions before
-        the next one; with a `window` the last one that is read is the oldest in it.
-
-        Raises ValueError for a context that is too short for the distribution, or too long to tell positions
-        apart."""
+        the next one; with a `window` the last one that is read is the oldest in it. ValueError for a context
+        that is too short for the distribution, or too long to tell positions apart."""
         law = self.law
         least = max(1, law.start) + 1
         if context < least:
@@ -174,9 +171,8 @@ class Layout:
         return found
 
     def attention(self, heads: dict[int, Head], width: int) -> dict[str, Tensor]:
-        """Head by head: look, copy the code of the token looked at into the slot, and clear the holders.
-
-        The matrices have rows for `width` / 64 heads, the last ones without weights."""
+        """Head by head: look, copy the code of the token looked at into the slot, and clear the holders. The
+        matrices have rows for `width` / 64 heads, the last ones without weights."""
         bits, one = self.bits, self.one
         query, key, value = zeros(3, width, self.hidden)
         output = zeros(self.hidden, width)

@@ -269,8 +269,7 @@ class Decoder:
         self._settle(step)
 
     def _settle(self, step: Step) -> None:
-        """Emit the tokens of a step, up to the number that is asked for, and bring the texts, states and
-        counters up to date."""
+        """Emit the tokens of a step, up to the number asked for, and update texts, states and counters."""
         run = step.run
         most = np.array([text.request.max_tokens for text in run.texts])
         kept = np.minimum(step.accepted + 1, most - run.count)

@@ -146,9 +146,8 @@ METRICS = {f"vllm:{name}": counted for name, counted in COUNTERS.items()}
 
 
 class Server(ThreadingHTTPServer):
-    """Serves a decoder at `host` and `port`; port 0 is a free one.
-
-    `serve_forever` serves until `shutdown` is called from another thread, `server_close` frees the port."""
+    """Serves a decoder at `host` and `port`, or at a free port for 0: `serve_forever` does until `shutdown`
+    is called from another thread, and `server_close` frees the port."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -120,9 +120,8 @@ def _shared(tree: Tree, tokens: Sequence[int], text: Sequence[int]) -> int:
 class Lookahead:
     """The drafts of lookahead decoding for one text: W ≥ 1 columns, N ≥ 2 tokens, G ≥ 1 tails for a token.
 
-    In each step, `draft` gives the tokens to verify after the text so far, and `update` does the lookahead
-    that the same pass of the target would do; then the step's tokens are added to the text. `rng` draws the
-    first level of the window."""
+    In each step, `draft` gives the tokens to verify after the text so far, and `update` does the lookahead of
+    the same pass; then the step's tokens are added to the text. `rng` draws the window's first level."""
 
     def __init__(self, target: Model, window: int, ngram: int, candidates: int, *, rng: RandomSource = None):
         self.target, self.window = target, check_count("window", window)

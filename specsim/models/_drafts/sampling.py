@@ -66,9 +66,8 @@ def draw_siblings(draft_sampling: str, q: Floats, u: Floats) -> Ints:
 
 @kernel
 def _draw(q, u, tokens):
-    """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B].
-
-    Four rows are summed at a time: the additions of one sum have to wait for each other."""
+    """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B]. Four rows are summed
+    at a time: the additions of one sum have to wait for each other."""
     last = q.shape[0] - 1
     sums = np.empty((4, q.shape[1]))
     for first in range(0, q.shape[0], 4):

@@ -65,9 +65,8 @@ def recovered(p: Row, q: Row, x: int) -> list[Any]:
 
 @inner_kernel
 def target_token(p, q, x, uniforms):
-    """The token with the least E/p, and that number, given that x has the least E/q.
-
-    uniforms[V] are the noise, that of x gives m."""
+    """The token with the least E/p, and that number, given that x has the least E/q, whose uniform gives m;
+    uniforms[V] are the noise."""
     m = -log(1.0 - uniforms[x])
     best, least = x, np.inf
     for y in range(p.size):

@@ -263,8 +263,7 @@ def draw_child(pair, sampling, drafted, first, k, count, u):
 
 @inner_kernel
 def draw_tree(pair, children, sampling, u, siblings, drafted):
-    """Fill drafted[n] with the tokens of all nodes, node j + 1 by u[j]; `children` as `by_parent` makes
-    it."""
+    """Fill drafted[n] with the tokens of all nodes, node j + 1 by u[j]; `children` as of `by_parent`."""
     for node in range(drafted.size):
         first, count = children.starts[node], children.starts[node + 1] - children.starts[node]
         for k in range(count):

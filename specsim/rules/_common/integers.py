@@ -33,9 +33,8 @@ PADDING = 16
 
 
 def as_integers(weights: Floats) -> Ints:
-    """Weights ≥ 0 [V] as shares of 2^62, the sum, each within two units; 0 remains 0.
-
-    Shares of sums are found by a long division in digits of 31 bits, with remainders modulo 2^64."""
+    """Weights ≥ 0 [V] as shares of 2^62, the sum, each within two units; 0 remains 0. Shares of sums are
+    found by a long division in digits of 31 bits, with remainders modulo 2^64."""
     parts = np.rint(np.ldexp(weights, BITS - np.frexp(weights.sum())[1])).astype(np.int64)
     quotient, remainder = np.zeros_like(parts), parts.cumsum()
     total = remainder[-1]

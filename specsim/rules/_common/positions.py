@@ -20,11 +20,9 @@ BLOCK = 16
 
 
 class RowTables(NamedTuple):
-    """Rows of p and q after contexts, which have numbers from 1 on.
-
-    After context a they are p[p_of[a]] and q[q_of[a]]; q_sums[q_of[a]] has the sums of q, and recovered[a]
-    those of the weights of the recovered token, see `sum_up`. follow[a, x] is the context a and then x, 0
-    where that is not known."""
+    """Rows of p and q after contexts, numbered from 1 on: after a they are p[p_of[a]] and q[q_of[a]];
+    q_sums[q_of[a]] has the sums of q, and recovered[a] those of the weights of the recovered token, see
+    `sum_up`. follow[a, x] is the context a and then x, 0 where that is not known."""
 
     p: Floats
     q: Floats

@@ -65,10 +65,8 @@ MOST_KEPT = 4096
 
 
 def kept_by_rows(function: Callable[..., Any]) -> Callable[..., Any]:
-    """function(p, q, *rest, **values), whose results are kept where the rows p and q are tuples.
-
-    Enumerations ask for the same rows, the same objects, over and over; to compare what is in them would take
-    as long as what is saved."""
+    """function(p, q, *rest, **values), whose results are kept where p and q are tuples: enumerations ask for
+    the same objects over and over, and to compare what is in them would take as long as what is saved."""
     kept: dict[tuple[Any, ...], tuple[Any, Row, Row]] = {}
 
     def call(p: Row, q: Row, *rest: Any, **values: Any) -> Any:

@@ -65,10 +65,8 @@ def declared(p: Row, q: Row | None, position: int, delta: Any) -> list[Any]:
 
 
 def chance(p: Floats, q: Floats, delta: float) -> Floats:
-    """The probability of accepting a token, given its own p and q.
-
-    h rises with p: below the cap, p < 1/(1 + 2δ), it is concave, and where it meets the cap its slope is (1 +
-    2δ)/2."""
+    """The probability of accepting a token, given its own p and q: h, which rises with p, concave below the
+    cap, p < 1/(1 + 2δ), where its slope is (1 + 2δ)/2."""
     root = np.sqrt(np.asarray(2 * delta * p * (1 - p), dtype=np.float64))
     return capped_ratio(np.minimum(p + root, 1), q)
 

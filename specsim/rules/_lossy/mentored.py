@@ -54,9 +54,8 @@ def recovered(p: Row, q: Row, x: int, divergence: Any) -> list[Any]:
 
 
 def declared(p: Row, q: Row | None, position: int, divergence: Any) -> list[Any]:
-    """What a token follows: π above at drafted positions, p for the bonus.
-
-    1/β is the least number that completes min(q, p/α) to a pmf, over all prefixes of tokens by p/q."""
+    """What a token follows: π above at drafted positions, p for the bonus. 1/β is the least number that
+    completes min(q, p/α) to a pmf, over all prefixes of tokens by p/q."""
     alpha = alpha_of(p, q, divergence) if q is not None else 0
     if q is None or alpha == 0:
         return list(p if q is None else q)
@@ -101,8 +100,7 @@ def sorted_sums(p, q):
 
 @inner_kernel
 def zones(ratio, sums, beyond, stray, alpha):
-    """How many tokens the residual covers, how many pass for certain, and the mass of what is rejected.
-
+    """How many tokens the residual covers, how many pass for certain, and the mass of what is rejected;
     `stray` is what q puts on tokens with p = 0."""
     certain = np.searchsorted(ratio, 1.0 / alpha, side="right")
     rejected = stray + max(beyond[certain, 1] - beyond[certain, 0] / alpha, 0.0)

@@ -175,8 +175,7 @@ def masses(pair, given, w, scale):
 
 @inner_kernel
 def mass_left(pair, given, x, w, scale, weights):
-    """R, where q' is scale·q without `given`, in O(K + log V); in O(V) where that would be inaccurate, or q
-    is exhausted and q' uniform."""
+    """R, where q' is scale·q without `given`, in O(K + log V), or O(V) where inaccurate, or q' is uniform."""
     if pair.q[x] > 0.0:
         mass, inside = masses(pair, given, w, scale)
         if mass - inside > ACCURATE * mass or mass == 0.0:

@@ -252,7 +252,6 @@ def _pair_positions(target: Texts, draft: Texts, tokens: Tokens) -> Iterator[Pai
 
 def _check_pair(pair: Paired, tokens: Tokens) -> Paired:
     """Check that the rows are of the same tokens: the generated ones, if one of the files was generated.
-
     Where target and draft differ, p's row takes the token that it lists for the draft's."""
     own = pair.p.own
     for row in np.flatnonzero(own != pair.q.own).tolist():

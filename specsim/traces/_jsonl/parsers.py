@@ -28,9 +28,8 @@ BLOCK = 2**20
 
 
 class Texts:
-    """The texts of a file, whose lines are parsed ahead if there are `parsers`, else one by one.
-
-    `done` has the bytes of the lines begun, `about` the name, size and SHA-256 of what was read."""
+    """The texts of a file, whose lines are parsed ahead if there are `parsers`, else one by one. `done` has
+    the bytes of the lines begun, `about` the name, size and SHA-256 of what was read."""
 
     def __init__(self, path: Path, tokens: Tokens, parsers: "Parsers | None"):
         self.path, self.done = path, 0
