@@ -1,78 +1,107 @@
 """`specsim check-metrics`."""
 
 import sys
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, make_dataclass, replace
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 import specsim
 from specsim.cli._app import app, command
-from specsim.cli._terminal import TEXT, Form, print_result, show
-from specsim.core._files import read_table
+from specsim.cli._options import given
+from specsim.cli._terminal import TEXT_OR_JUNIT, JUnitForm, print_result
+from specsim.core._files import PathLike, read_table
+from specsim.core._tables import Piece, Shown
+from specsim.core._verdicts import Check
 
-#: The most series that are checked one by one.
-MOST = 32
-HELP = {name: Parameter(help=text) for name, text in read_table("numbers").items()}
+#: The most series that are checked one by one, and those that a short report names.
+MOST, SHOWN = 32, 3
+#: The numbers that may be reported, as options.
+Numbers: Any = make_dataclass(
+    "Numbers",
+    [
+        (name, Annotated[str | None, Parameter(help=text)], None)
+        for name, text in read_table("numbers").items()
+    ],
+    namespace={"__module__": __name__},
+)
 
 
 @command(app, name="check-metrics")
 def check_metrics(
-    files: Annotated[
-        list[str] | None, Parameter(name="FILE", negative="", allow_leading_hyphen=True), HELP["files"]
-    ] = None,
+    files: Annotated[list[str] | None, Parameter(name="FILE", negative="", allow_leading_hyphen=True)] = None,
     /,
     *,
-    engine: Annotated[str | None, HELP["engine"]] = None,
-    gamma: Annotated[str | None, HELP["gamma"]] = None,
-    acceptance_rate: Annotated[str | None, HELP["acceptance_rate"]] = None,
-    tokens_per_step: Annotated[str | None, HELP["tokens_per_step"]] = None,
-    accepted: Annotated[str | None, HELP["accepted"]] = None,
-    drafted: Annotated[str | None, HELP["drafted"]] = None,
-    emitted: Annotated[str | None, HELP["emitted"]] = None,
-    steps: Annotated[str | None, HELP["steps"]] = None,
-    bonus: Annotated[str | None, HELP["bonus"]] = None,
-    by_position: Annotated[str | None, HELP["by_position"]] = None,
-    draft_time: Annotated[str | None, HELP["draft_time"]] = None,
-    target_time: Annotated[str | None, HELP["target_time"]] = None,
-    step_time: Annotated[str | None, HELP["step_time"]] = None,
-    speedup: Annotated[str | None, HELP["speedup"]] = None,
-    requests: Annotated[str | None, HELP["requests"]] = None,
-    itl: Annotated[str | None, HELP["itl"]] = None,
-    tpot: Annotated[str | None, HELP["tpot"]] = None,
-    throughput: Annotated[str | None, HELP["throughput"]] = None,
-    batch: Annotated[str | None, HELP["batch"]] = None,
-    form: Form = TEXT,
+    numbers: Annotated[Numbers, Parameter(name="*")] = None,
+    form: JUnitForm = TEXT_OR_JUNIT,
 ) -> int:
     """Check whether reported numbers can all be true, and say what they mean.
 
     Give numbers as printed: their digits determine the precision. A log gives α by position too. Impossible
     numbers are tried with the other meanings that engines give them."""
-    options = {name: value for name, value in locals().items() if value is not None}
-    sources, _ = options.pop("files", None), options.pop("form")
-    if not sources and (options or sys.stdin is None or sys.stdin.isatty()):
-        return print_result(specsim.check_metrics(**options), form)
-    logged = specsim.read_acceptance(*(sources or ["-"]))
-    # a histogram that does not contradict itself is possible
-    parts = [
-        (one, _check(one, options)) for one in logged.series[:MOST] if one.contradicting or not one.lengths
-    ]
-    check = _check(logged, options)
-    told = {"acceptance": logged.to_dict(), "check": check and check.to_dict()}
-    told["series"] = {one.name: part.to_dict() for one, part in parts if part}
-    if check is not None and (form.in_words or form.quiet):  # the verdict first
-        print_result(check, replace(form, file=None))
-    if check is not None and form.quiet:
-        form.write(logged)
-    else:
-        show(*[""] * (check is not None and form.in_words))
-        print_result(logged, form, told)
-    if form.in_words:
-        show(*(f"{one.name}: {part.verdict}" for one, part in parts if part))
-    return max(one.exit_code for one in (logged, check, *(part for _, part in parts)) if one is not None)
+    options = given(vars(numbers)) if numbers else {}
+    if not files and (options or sys.stdin is None or sys.stdin.isatty()):
+        return print_result(Report({"": specsim.check_metrics(**options)}), form)
+    logged = specsim.read_acceptance(*(files or ["-"]))
+    checks = {}
+    for name, one in {"": logged, **{one.name: one for one in logged.series[:MOST]}}.items():
+        log = one.numbers or one.suspect  # of the first record that contradicts itself if any does
+        # a histogram that does not contradict itself is possible
+        if log and (not name or one.contradicting or not one.lengths):
+            checks[name] = specsim.check_metrics(**{"engine": one.engine} | log | options)
+    return print_result(Report(checks, logged), form)
 
 
-def _check(logged: Any, options: dict[str, str]) -> Any:
-    """The check of what was logged, of the first record that contradicts itself if any does; None without."""
-    numbers = logged.numbers or logged.suspect
-    return specsim.check_metrics(**{"engine": logged.engine} | numbers | options) if numbers else None
+@dataclass(frozen=True, eq=False)
+class Report(Shown):
+    """The checks of all numbers, under no name, and of each series, and the log that has them, if any."""
+
+    checks: dict[str, Any]
+    logged: Any = None
+    subject, made, long = "reported numbers", "check-metrics", True
+
+    @property
+    def whole(self) -> list[Any]:
+        """The check of all numbers, and the log: what there is of both."""
+        return [one for one in (self.checks.get(""), self.logged) if one]
+
+    @property
+    def exit_code(self) -> int:
+        return max(one.exit_code for one in (*self.whole, *self.checks.values()))
+
+    @property
+    def verdict(self) -> str:
+        return "impossible" if self.exit_code else "possible"
+
+    def properties(self) -> dict[str, str]:
+        return self.checks[""].reported if "" in self.checks else {}
+
+    def outcomes(self) -> Iterator[Check]:
+        for name, check in self.checks.items():
+            for one in check.outcomes():
+                yield replace(one, name=f"{name}: {one.name}".removeprefix(": "))
+        if self.logged:
+            yield Check("requests", "failure" * self.logged.exit_code, "; ".join(self.logged.contradictions))
+
+    def parts(self) -> Iterator[Piece]:
+        return self._pieces("parts", self.checks)
+
+    def brief(self) -> Iterator[Piece]:
+        return self._pieces("brief", [name for name, one in self.checks.items() if one.exit_code][:SHOWN])
+
+    def _pieces(self, form: str, names: Iterable[str]) -> Iterator[Piece]:
+        for one in self.whole:
+            yield from getattr(one, form)()
+        yield from (f"{name}: {self.checks[name].verdict}" for name in names if name)
+
+    def records(self) -> list[dict[str, Any]]:
+        return self.whole[-1].records()
+
+    def save(self, path: PathLike) -> None:
+        self.whole[-1].save(path)
+
+    def to_dict(self) -> dict[str, Any]:
+        told = {name: check.to_dict() for name, check in self.checks.items()}
+        check = told.pop("", None)
+        return {"acceptance": self.logged.to_dict(), "check": check, "series": told} if self.logged else check

@@ -115,11 +115,12 @@ class Form:
             result.save(self.file)
         elif self.file.suffix == ".csv":
             result.to_csv(self.file)
-        elif self.file.suffix in (".md", ".tex", ".html"):
+        elif self.file.suffix in (".md", ".tex", ".html", ".xml"):
             from specsim.core._files import write_text
-            from specsim.core._report import page_of
+            from specsim.core._report import junit_of, page_of
 
             tell = {".md": type(result).to_markdown, ".tex": type(result).to_latex, ".html": page_of}
+            tell[".xml"] = junit_of
             write_text(self.file, tell[self.file.suffix](result) + "\n")
         else:
             from matplotlib.figure import Figure
@@ -149,8 +150,17 @@ class PictureForm(Form):
     endings = (*Form.endings, *PICTURES)
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class JUnitForm(Form):
+    """The same of a command whose result has test cases."""
+
+    file: Annotated[Path | None, SAVE, HELP["save_or_junit"]] = None
+    endings = (*Form.endings, ".xml")
+
+
 #: Text, and no file.
-TEXT, TEXT_OR_PICTURE = Form(), PictureForm()
+TEXT, TEXT_OR_PICTURE, TEXT_OR_JUNIT = Form(), PictureForm(), JUnitForm()
 
 
 def show(*renderables: Any) -> None:

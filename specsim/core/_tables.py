@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 #: Cells that are a verdict, and their colours in the terminal.
 COLORS: dict[str, str] = read_table("kinds")["colors"]
 NONE = "–"
-#: The rows of tables that a screen has.
-SHORT = 16
 #: What has PyArrow, for Arrow tables and Parquet files, and pandas.
 ARROW = "specsim-decoding[arrow]"
 PANDAS = "specsim-decoding[pandas]"
@@ -63,12 +61,14 @@ def _one_line(value: object) -> str:
 class Table:
     """Rows of cells under the names of columns. Without `columns` each row is a name and its values.
 
-    The rows whose numbers, from 0, are in `bold` are emphasised; `gap` is the space between columns."""
+    The rows whose numbers, from 0, are in `bold` are emphasised; `gap` is the space between columns. A table
+    of the style "dim" is left out where lines are few."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     bold: Sequence[int] = ()
     gap: int = 2
+    style: str = ""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, object]], **more: Any) -> "Table":
@@ -179,22 +179,27 @@ class Shown:
     columns: ClassVar[tuple[str, ...]] = ()
     #: What `to_dict` adds to the fields.
     derived: ClassVar[tuple[str, ...]] = ()
-    #: Whether a terminal shows `brief`, and `parts` only if asked.
-    long: ClassVar[bool] = False
+    #: The most rows of all tables in `brief`, which terminals show unless asked for `parts`; 0: no `brief`.
+    long: ClassVar[int] = 0
 
     def parts(self) -> Iterable[Piece]:
         """What is shown: tables, and lines between them."""
         raise NotImplementedError
 
     def brief(self) -> Iterable[Piece]:
-        """What `print` shows: by default all parts but faint lines, and the first rows of long tables."""
-        parts = [part for part in self.parts() if not (isinstance(part, Line) and part.style == "dim")]
-        rows = SHORT // max(1, sum(isinstance(part, Table) for part in parts)) if self.long else sys.maxsize
+        """What `print` shows: by default all parts that are not dim, and the first rows of long tables."""
+        parts = [part for part in self.parts() if getattr(part, "style", "") != "dim"]
+        rows = self.long // max(1, sum(isinstance(part, Table) for part in parts)) or sys.maxsize
         return [one for part in parts for one in (part.cut(rows) if isinstance(part, Table) else [part])]
 
     def in_a_line(self) -> str:
         """The result in a line: the first one that `print` shows."""
         return next((part.text for part in pieces(self.brief()) if isinstance(part, Line)), "")
+
+    def said(self) -> Iterator[str]:
+        """The result in lines, without tables and what their columns mean."""
+        lines = (one for one in pieces(self.parts()) if isinstance(one, Line))
+        return (line.text for line in lines if line.style != "dim")
 
     def __str__(self) -> str:
         return to_text(self.brief())

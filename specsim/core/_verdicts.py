@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from specsim.core._files import read_table
 from specsim.core._json import printable
-from specsim.core._tables import COLORS, Line, Piece, Shown, Table, pieces
+from specsim.core._tables import COLORS, Line, Piece, Shown, Table
 
 #: Probability that all tests of an audit together raise any alarm where nothing is wrong.
 BUDGET = 1e-6
@@ -112,7 +112,7 @@ class Judged(Shown):
 
     #: What was done, for the title of the page.
     made: ClassVar[str] = "Audit"
-    long = True
+    long = ROWS
     #: Its kind in the table of remedies.
     remedies: ClassVar[str] = ""
     #: The kinds of findings that it can have; each is a check.
@@ -182,11 +182,6 @@ class Judged(Shown):
         stopped = getattr(self, "interrupted", False) and self.exit_code == UNDECIDED
         return REMEDIES.get(self.remedies, {}).get("interrupted" if stopped else self.verdict, "")
 
-    def said(self) -> Iterator[str]:
-        """The result in lines, without tables and what their columns mean."""
-        lines = (one for one in pieces(self.parts()) if isinstance(one, Line))
-        return (line.text for line in lines if line.style != "dim")
-
     def again(self) -> str:
         """How to run it again: a command where there is one."""
         provenance = getattr(self, "provenance", None)
@@ -204,7 +199,7 @@ class Judged(Shown):
         """What programs get with verdict and seed."""
         return {}
 
-    def checks(self) -> Iterable[Check]:
+    def outcomes(self) -> Iterable[Check]:
         """What may fail by itself: each kind of finding, and whether there is a verdict."""
         for kind in self.kinds:
             here = [finding for finding in self.findings if finding.kind == kind]

@@ -4,7 +4,8 @@ What must agree is the token of each number that the draft can give. How a token
 merges and so on) need not, since the draft reads the target's tokens; a difference can cost acceptances. Rows
 may be longer than the tokenizer, padded to a multiple that suits the hardware; numbers without a token must
 have probability 0 on both sides. A head as that of EAGLE-3 drafts only some of the target's tokens:
-`draft_vocab_size` in `config.json`, whose number i the tensor `d2t` leads to the target's number d2t[i] + i.
+`draft_vocab_size` in `config.json`, whose number i the tensor `d2t` leads to the target's number d2t[i] + i;
+in the GGUF files of llama.cpp to d2t[i].
 
 Read are `tokenizer.json`, of Hugging Face's tokenizers, in folders without it `vocab.json` and `vocab.txt`,
 and GGUF files; from `config.json` the length of the rows. The tokens that begin, end and pad texts are those
@@ -14,6 +15,7 @@ of `generation_config.json`, else of `config.json`, of `tokenizer_config.json` o
 import hashlib
 import json
 import os
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +48,8 @@ class Vocabulary:
 
     From the files beside it come `rows`, the length of the model's rows, or `drafts`, that of a head with
     `d2t`, and `ends`, the numbers of the tokens `bos`, `eos` and `pad`, with the file of each in `origins`.
-    `settings` says in short how texts become tokens and tokens texts, and `findings` where files disagree."""
+    `settings` says in short how texts become tokens and tokens texts, and `findings` where files disagree;
+    `maps` are the target's numbers that `d2t` of a GGUF file leads to."""
 
     path: str
     tokens: Mapping[int, str] = field(repr=False)
@@ -56,6 +59,7 @@ class Vocabulary:
     settings: Mapping[str, str] = field(default_factory=dict)
     drafts: int | None = None
     findings: tuple[str, ...] = ()
+    maps: tuple[int, ...] = field(default=(), repr=False)
 
     def end(self, name: str) -> str:
         """The numbers of a special token, and the file that they are from."""
@@ -143,7 +147,7 @@ class VocabularyComparison(Shown):
         found = as_dict(self, "same", "shared", "read_otherwise", "findings", without=("target", "draft"))
         for side in ("target", "draft"):
             one: Vocabulary = getattr(self, side)
-            found[side] = as_dict(one, "padding", without=("tokens",), tokens=len(one.tokens))
+            found[side] = as_dict(one, "padding", without=("tokens", "maps"), tokens=len(one.tokens))
         return found
 
     def parts(self) -> list[Piece]:
@@ -193,7 +197,8 @@ class VocabularyComparison(Shown):
         ]
         compared = "p and q can be compared by number"
         if self.reached is not None:
-            compared += f", the draft's i as d2t[i] + i ({self.reached:,} tokens of the target, none twice)"
+            own = "" if self.draft.maps else " + i"
+            compared += f", the draft's i as d2t[i]{own} ({self.reached:,} tokens of the target, none twice)"
         if self.read_otherwise:
             return [*found, Line(f"the same numbers, not the same tokenizer: {compared}", "bold yellow")]
         return [*found, Line(f"the same: {compared}", "bold green")]
@@ -324,6 +329,8 @@ def _tokenizer_of(file: Path) -> tuple[dict[int, str], dict[str, str]]:
 
 
 def _vocabulary_of_gguf(file: Path, gguf: Any) -> Vocabulary:
+    array, string = gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.STRING
+
     class Reader(gguf.GGUFReader):
         def _get(self, offset: int, dtype: Any, count: int = 1, *more: Any, **named: Any) -> NDArray[Any]:
             found: NDArray[Any] = super()._get(offset, dtype, count, *more, **named)
@@ -331,7 +338,25 @@ def _vocabulary_of_gguf(file: Path, gguf: Any) -> Vocabulary:
                 raise ValueError(f"it ends at byte {len(self.data):,}, within its values")
             return found
 
-    start, fields = "tokenizer.ggml.", Reader(file).fields
+        def _get_field_parts(self, start: int, kind: int) -> Any:
+            """Reads arrays in one pass: the package's own way takes half a minute for large vocabularies."""
+            item = gguf.GGUFValueType(self._get(start, np.uint32)[0]) if kind == array else array
+            if item == array:  # no array, or one of arrays
+                return super()._get_field_parts(start, kind)
+            count, at, types = int(self._get(start + 4, np.uint64)[0]), start + 12, [array, item]
+            if item != string:
+                values = self._get(at, self.gguf_scalar_to_np[item], count)
+                return 12 + values.nbytes, [values], [0], types
+            whole, order = memoryview(self.data), ">" if self.endianess == gguf.GGUFEndian.BIG else "<"
+            length, texts = struct.Struct(f"{order}Q"), []
+            for _ in range(count):
+                end = at + 8 + length.unpack_from(whole, at)[0]
+                texts.append(whole[at + 8 : end])
+                at = end
+            return at - start, texts, [*range(count)], types
+
+    reader, start = Reader(file), "tokenizer.ggml."
+    fields, maps = reader.fields, [one.data.tolist() for one in reader.tensors if one.name == "d2t"]
     said = {key.removeprefix(start): one.contents() for key, one in fields.items() if key.startswith(start)}
     texts = said.get("tokens", [])
     if not isinstance(texts, list):
@@ -347,7 +372,8 @@ def _vocabulary_of_gguf(file: Path, gguf: Any) -> Vocabulary:
         settings["unk"] = tokens.get(said["unknown_token_id"])
     short = {name: _in_short(value) for name, value in settings.items()}
     ends = {name: found for name, some in numbers.items() if (found := _set_of(some))}
-    return Vocabulary(str(file), _some(tokens), len(texts), ends, settings=short)
+    rows, drafts = (None, len(maps[0])) if maps else (len(texts), None)
+    return Vocabulary(str(file), _some(tokens), rows, ends, {}, short, drafts, maps=tuple(*maps))
 
 
 def _some(tokens: dict[int, str]) -> dict[int, str]:
@@ -424,9 +450,12 @@ def _ends(
 def _check_d2t(draft: Vocabulary, target: Vocabulary, size: int) -> tuple[int, tuple[str, ...]]:
     """How many tokens of the target the tensor `d2t` leads to, and what is wrong with it."""
     place, tensors = Path(draft.path), dict[str, NDArray[Any]]()
-    for file in sorted((place if place.is_dir() else place.parent).glob("*.safetensors")):
+    files = [] if draft.maps else (place if place.is_dir() else place.parent).glob("*.safetensors")
+    for file in sorted(files):
         found, _ = read_tensors(file, ("d2t", "t2d"))
         tensors |= {name.rpartition(".")[2]: tensor for name, tensor in found.items()}
+    if draft.maps:
+        tensors["d2t"] = np.array(draft.maps) - np.arange(size)
     offsets = tensors.get("d2t", np.zeros(0))
     if offsets.shape != (size,) or offsets.dtype.kind not in "iu":
         what = f"{offsets.dtype} of shape {offsets.shape}" if "d2t" in tensors else "none"
@@ -436,7 +465,7 @@ def _check_d2t(draft: Vocabulary, target: Vocabulary, size: int) -> tuple[int, t
     if lost := [i for i, number in enumerate(numbers) if number not in reached]:
         faults.append(
             f"d2t: {len(lost):,} of {size:,} numbers lead to no token of the target (first: {lost[0]} to "
-            f"{numbers[lost[0]]}); store the target's number less the draft's"
+            f"{numbers[lost[0]]}); store the target's number, in safetensors less the draft's"
         )
     if twice := size - len(lost) - len(reached):
         faults.append(f"d2t: {twice:,} of {size:,} numbers lead to the token of another; map each to its own")

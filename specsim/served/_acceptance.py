@@ -158,6 +158,8 @@ class Acceptance(Shown):
     rejected: tuple[int, ...] = ()  #: accepted, rejected and ignored drafted tokens, after their sum
     likely: bool = False  #: whether `lengths` is the likeliest histogram of several
 
+    long = 4
+
     @property
     def exit_code(self) -> int:
         """0 if no request contradicts itself, else 1."""

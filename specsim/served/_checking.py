@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from specsim.core._arguments import checked
 from specsim.core._registry import suggestion
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict
+from specsim.core._verdicts import Check as Outcome
 from specsim.served._feasible import CLOSE, COUNTS, Program, Range, Value, plus, read
 from specsim.served._meanings import Numbers, answers, meanings
 from specsim.served._statements import (
@@ -72,7 +73,7 @@ class MetricsCheck(Shown):
     then: tuple[Implied, ...] = ()  #: what follows of the first of them
     answers: tuple[str, ...] = ()  #: what limits, where speculation breaks even, and the best γ
 
-    long = True
+    long = 7
 
     @property
     def possible(self) -> bool:
@@ -122,13 +123,22 @@ class MetricsCheck(Shown):
         wrong = [i for i, check in enumerate(self.checks) if not check.holds]
         unit = ", for each step" if self.per_step else ""
         if rows:
-            yield Table(("statement", "", f"left{unit}", "right", "slack"), rows, bold=wrong)
+            yield Table(("statement", "", f"left{unit}", "right", "slack"), rows, bold=wrong, style="dim")
         if self.implied:
             yield Table(("it follows", "", ""), self.implied)
         if self.then:
-            yield Table(("it follows if the first of these is meant", "", ""), self.then)
-        yield from (f"{check.name}: {check.note}" for check in self.checks if check.note)
-        yield from (f"remark: {remark}" for remark in self.remarks)
+            yield Table(("if the first is meant", "", ""), self.then)
+        yield from (Line(f"{check.name}: {check.note}", "dim") for check in self.checks if check.note)
+        yield from (Line(f"remark: {remark}", "dim") for remark in self.remarks)
+
+    def brief(self) -> list[Piece]:
+        return [*super().brief(), f"{len(self.checks)} statements, and remarks: --verbose"]
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """A test case for each statement."""
+        for one in self.checks:
+            failed = "" if one.holds else f"{one.left} against {one.right}"
+            yield Outcome(one.statement, "failure" * bool(failed), failed, one.note)
 
     def records(self) -> list[dict[str, Any]]:
         """The checks, with both ends of their sides."""
@@ -346,8 +356,8 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
     """The ranges of numbers that were not reported, where they are bounded."""
     found = []
     for name, form, over, note in (
-        ("α drafted", ACCEPTED, DRAFTED, "accepted up to the first rejection / drafted"),
-        ("α verified", ACCEPTED, TESTED, "the same / (the same + steps that rejected)"),
+        ("α drafted", ACCEPTED, DRAFTED, "accepted before a rejection / drafted"),
+        ("α verified", ACCEPTED, TESTED, "the same / (that + rejecting steps)"),
         ("tokens per step", plus(ACCEPTED, STEPS), STEPS, "1 + the same / steps"),
         ("drafted per step", DRAFTED, STEPS, ""),
     ):

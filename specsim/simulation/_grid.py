@@ -163,7 +163,7 @@ class Compared(Shown):
 
     entries: tuple[Any, ...]
     interrupted: bool
-    long = True
+    long = 16
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each entry."""

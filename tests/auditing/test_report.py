@@ -239,7 +239,7 @@ def test_the_page_is_whole_and_refers_to_nothing_outside_itself(pages, kind):
 def test_junit_counts_what_it_holds_and_fails_without_exit_code_0(judged, kind):
     result = judged[kind]
     suite = ElementTree.fromstring(junit_of(result))
-    cases, checks = suite.findall("testcase"), [*result.checks()]
+    cases, checks = suite.findall("testcase"), [*result.outcomes()]
     assert [case.get("name") for case in cases] == [check.name for check in checks]
     assert len({check.name for check in checks}) == len(checks) == int(suite.get("tests"))
     for name, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):

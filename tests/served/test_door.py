@@ -4,7 +4,9 @@ import io
 import json
 import re
 import sys
+import textwrap
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 from commands import run
@@ -62,6 +64,11 @@ PROMETHEUS = "".join(
     for i, counts in enumerate([(100, 400, 200), (300, 1200, 900)])
     for name, count in zip(("drafts", "draft_tokens", "accepted_tokens"), counts, strict=True)
 )
+PASSED = "".join(
+    f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="{i}",model_name="m",position="{k}"}} {count}.0\n'
+    for i, counts in enumerate([(80, 60, 40, 20), (280, 240, 200, 180)])
+    for k, count in enumerate(counts)
+)
 #: A text: what is printed of it, and whether it is possible.
 TEXTS = {
     "vllm": (VLLM, ["65 steps", "10 of 15 positions never accept", "α drafted is 0.091", "in 0.600 of"], 0),
@@ -86,6 +93,7 @@ TEXTS = {
     "aiperf": (json.dumps(AIPERF), ["a mean of requests' means"], 1),
     "evaluation": ('{"doc_id": 0, "accept_lengths": [3, 1, 4]}\n' * 2, ["6 steps of 2 requests", "2.66667"], 0),
     "engines": (PROMETHEUS, ['engine="0"', 'engine="1"', "3.75"], 0),
+    "engines, by position": (PROMETHEUS + PASSED, ["2 more rows: --verbose"], 0),
     "llamacpp": (PROMETHEUS.replace("vllm:", "llamacpp:"), ["definitions of llama.cpp"], 0),
     "tgi": (
         "tgi_request_skipped_tokens_count 90\n"
@@ -124,12 +132,28 @@ def test_what_engines_write_is_read_and_answered(name, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode()), isatty=lambda: False))
     ran = run("check-metrics", *([] if name == "vllm" else ["-"]))
     assert (ran.code, [one for one in said if one not in re.sub(" +", " ", ran.out)]) == (code, []), ran
+    lines = [textwrap.wrap(line.rstrip(), 80) or [""] for line in ran.out.splitlines()]
+    assert sum(map(len, lines)) <= 25, ran.out  # on a terminal
+
+
+@pytest.mark.parametrize("name", ["engines", "shifted", "vllm, wrong", "lm studio, wrong"])
+def test_continuous_integration_gets_a_case_a_statement(name, tmp_path):
+    text, _, code = TEXTS[name]
+    (tmp_path / "log").write_text(text)
+    assert run("check-metrics", tmp_path / "log", "-o", tmp_path / "metrics.xml").code == code
+    suite = ElementTree.parse(tmp_path / "metrics.xml").getroot()
+    told = json.loads(run("check-metrics", tmp_path / "log", "--json").out)
+    checks = [one for check in (told["check"], *told["series"].values()) for one in check["checks"]]
+    names = [one.get("name").split(": ")[-1] for one in suite.iter("testcase")]
+    assert names == [*(one["statement"] for one in checks), "requests"]
+    failed = sum(not one["holds"] for one in checks) + bool(told["acceptance"]["contradicting"])
+    assert (int(suite.get("failures")), failed > 0) == (failed, code == 1)
 
 
 @pytest.mark.parametrize("line", NUMBERS)
 def test_numbers_are_answered(line):
     said, code = NUMBERS[line]
-    ran = run("check-metrics", *line.split())
+    ran = run("check-metrics", *line.split(), "-v")
     assert (ran.code, [one for one in said if one not in re.sub(" +", " ", ran.out)]) == (code, []), ran
 
 

@@ -54,7 +54,7 @@ class Audit(_results.Audit):
         flags = {"dependent": self.dependent, "edge case": self.edge_case, "wasteful": self.wasteful}
         return {"level": self.level} | {name: str(flag).lower() for name, flag in flags.items()}
 
-    def checks(self) -> Iterator[Check]:
+    def outcomes(self) -> Iterator[Check]:
         """Each case, the proof and the power; a case without power, or not run to its end, is skipped."""
         yield from (self._check(case) for case in self.cases)
         if self.proof is not None:

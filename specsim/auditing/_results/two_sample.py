@@ -146,7 +146,7 @@ class TwoSampleAudit(Judged):
         names = f"{shlex.quote(self.new)} --against {shlex.quote(self.old)}"
         return f"specsim audit {names} --level {self.level} --seed {self.provenance.root}"
 
-    def checks(self) -> Iterator[Check]:
+    def outcomes(self) -> Iterator[Check]:
         """Each case, and whether there is a verdict."""
         for case in self.cases:
             if found := case.finding:

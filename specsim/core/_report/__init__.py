@@ -15,20 +15,20 @@ from specsim.core._verdicts import BUDGET, UNDECIDED, Check, Judged
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def json_of(result: Judged) -> str:
+def json_of(result: Shown) -> str:
     """`to_dict` of the result as JSON; there is no NaN or infinity in it."""
     text = json.dumps(result.to_dict(), indent=1, allow_nan=False, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode()  # an escape, where UTF-8 has no code
 
 
-def junit_of(result: Judged) -> str:
-    """JUnit XML for continuous integration, a test case for each of the result's checks, with their seconds.
+def junit_of(result: Any) -> str:
+    """JUnit XML for continuous integration, a test case with its seconds for each of the `outcomes`.
     A failure is a bias or a change, an error a broken contract or too little power for a verdict."""
-    checks, run = list(result.checks()), getattr(result, "provenance", None)
+    checks, run = list(result.outcomes()), getattr(result, "provenance", None)
     outcomes = [check.outcome for check in checks]
     suite = ElementTree.Element(
         "testsuite",
-        name=f"specsim audit {result.subject}",
+        name=f"specsim {result.made.lower()} {result.subject}",
         tests=str(len(checks)),
         failures=str(outcomes.count("failure")),
         errors=str(outcomes.count("error")),
@@ -57,7 +57,7 @@ def _written_out(text: str) -> str:
     return NOT_XML.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-def _case(result: Judged, check: Check) -> ElementTree.Element:
+def _case(result: Any, check: Check) -> ElementTree.Element:
     element = ElementTree.Element("testcase", classname=result.subject, name=check.name)
     if check.seconds is not None:
         element.set("time", f"{check.seconds:.3f}")

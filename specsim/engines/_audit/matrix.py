@@ -192,7 +192,7 @@ class EngineMatrix(Judged):
             where = ", ".join(cell.setting for cell in self.cells if cell.order == order)
             yield f"Rows are processed in the order {order}: {where}."
 
-    def checks(self) -> Iterator[Check]:
+    def outcomes(self) -> Iterator[Check]:
         for _, name, command, audit in self._audits():
             if audit.findings:
                 outcome = "error" if audit.verdict is Verdict.BROKEN else "failure"
