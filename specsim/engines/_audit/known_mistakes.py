@@ -23,7 +23,7 @@ from specsim.engines._planted.law import Law
 from specsim.engines._planted.processing import PARTS, possible_orders
 from specsim.engines._planted.requests import Completion, Sampling
 from specsim.engines._server.decoding import Decoder, LocalEngine
-from specsim.engines._server.mistakes import WHERE
+from specsim.engines._server.mistakes import WHERE, one_long
 from specsim.engines._server.step import Step
 from specsim.mistakes._rows import LAWS, Pair, ratio, residual
 from specsim.models._drafts.sampling import draw_siblings
@@ -213,6 +213,10 @@ def _misread(answered: Answered, places: Places) -> Iterator[Known]:
     whole, prompts = answered.padded()
     at = prompts[places.text] + places.place
     if law.offsets:
+        stale = whole.copy()
+        one_long(stale, prompts)
+        read = _read(law, stale, places, places.text, at, partial(add, 0))
+        yield Known(("prefix_one_long",), attrgetter("p"), contexts=read)
         for name, seldom, detail, move in _moves():
             read = _read(law, whole, places, places.text, at, move)
             yield Known((name,), attrgetter("p"), seldom=seldom, detail=detail, contexts=read)

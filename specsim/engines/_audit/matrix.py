@@ -19,7 +19,7 @@ from specsim.core._tables import NONE, Piece, Table
 from specsim.core._verdicts import BUDGET, Check, Finding, Judged, Verdict
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.results import EngineAudit
-from specsim.engines._audit.run import open_store, plain_options, planned_tokens, serve
+from specsim.engines._audit.run import FORM, open_store, plain_options, planned_tokens, serve
 from specsim.engines._audit.store import LONG, plan_requests
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.folder import Planted
@@ -29,8 +29,6 @@ from specsim.models._processed import SAMPLING
 
 #: The batteries, each with the settings of those before it, and their settings.
 BATTERIES, SETTINGS = (read_table("batteries")[name] for name in ("batteries", "settings"))
-#: What of a setting is not sampling.
-FORM = "finds", "texts", "request_seeds", "unequal_prompts"
 #: Folders of the texts with speculation and without.
 SIDES = "speculative", "plain"
 
@@ -45,6 +43,7 @@ class Setting:
     n: int = 1
     request_seeds: bool = True
     unequal_prompts: bool = False
+    shared_prompts: bool = False
     longer: float = 1.0  #: how many more tokens to ask for, since texts end early
 
     @property
@@ -53,7 +52,7 @@ class Setting:
 
     def form(self) -> dict[str, Any]:
         """The options of `plan_requests`, without the sampling and the number of tokens."""
-        return {"request_seeds": self.request_seeds, "unequal_prompts": self.unequal_prompts}
+        return {name: getattr(self, name) for name in FORM}
 
     def options(self) -> str:
         """The options of `specsim audit engine` that ask the same."""
@@ -69,6 +68,7 @@ class Setting:
         sent |= {"texts": self.n if self.n > 1 else None, "logprobs": own.logprobs or None}
         form = [f"{name}={value}" for name, value in sent.items() if value is not None]
         form += ["unseeded"] * (not self.request_seeds) + ["unequal"] * self.unequal_prompts
+        form += ["shared"] * self.shared_prompts
         return " ".join(words + [f"--requests {','.join(form)}"] * bool(form))
 
 
@@ -83,7 +83,7 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
     found = []
     for size in [*BATTERIES][: [*BATTERIES].index(battery) + 1]:
         for name, given in SETTINGS[size].items():
-            form = {key: given[key] for key in FORM if key in given}
+            form = {key: given[key] for key in ("finds", "texts", *FORM) if key in given}
             values = {key: value for key, value in given.items() if key not in form}
             if "stop" in values:
                 values["stop"] = [planted.decode([rare])]

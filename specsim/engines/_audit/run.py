@@ -29,6 +29,8 @@ PLAIN_TOKENS = 5_000
 MOST_AT_ONCE = 4096
 #: The file of texts in the folder of a run.
 TEXTS = "texts.jsonl"
+#: How requests are made, as `plan_requests` has it.
+FORM = "request_seeds", "unequal_prompts", "shared_prompts"
 
 
 @shows_progress("audit", " tokens")
@@ -41,6 +43,7 @@ def audit_engine(
     texts: int = 1,
     request_seeds: bool = True,
     unequal_prompts: bool = False,
+    shared_prompts: bool = False,
     speculative: bool = True,
     order: str | None = None,
     tolerance: float | None = None,
@@ -76,6 +79,8 @@ def audit_engine(
     unequal_prompts : bool
         Make every second prompt longer by 256 tokens, or as many as the context allows: texts that are
         decoded together begin at different places.
+    shared_prompts : bool
+        Let eight prompts at a time begin with the same tokens, which engines keep, and end with their own.
     speculative : bool
         Decode with the draft. Ignored for a server, which is already configured.
     order : str, optional
@@ -135,7 +140,7 @@ def audit_engine(
             opened = open_engine(opened, planted, speculative=speculative, **options)
             stack.callback(opened.close)
         root = root_of(rng)
-        form = {"request_seeds": request_seeds, "unequal_prompts": unequal_prompts}
+        form = dict(zip(FORM, (request_seeds, unequal_prompts, shared_prompts), strict=True))
         requests = plan_requests(planted, root, sampling, tokens, texts, **form)
         more = {"planted": planted.digest, "tokens": tokens, "texts": texts, **form}
         began = time.perf_counter()
@@ -206,7 +211,7 @@ def judge_texts(
             whose = "another checkpoint" if "planted" in header else "no planted checkpoint"
             raise ValueError(f"{file}: the texts are of {whose}; {planted.folder} has another digest")
         sampling = Sampling.from_json(header["sampling"])
-        form = {name: header[name] for name in ("request_seeds", "unequal_prompts")}
+        form = {name: header[name] for name in FORM if name in header}
         root = header["seed"]
         asked_for = planted, root, sampling, header["tokens"], header["texts"]
         check_arguments(plan_requests, asked_for, form)

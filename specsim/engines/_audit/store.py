@@ -224,6 +224,8 @@ LONG, SHORT = 64, (1, 2, 3, 5, 8)
 SHORT_EVERY = 8
 #: Tokens of a prompt beyond what the distribution reads; pages of an engine's cache begin at multiples of 16.
 BEYOND = (0, 1, 2, 3, 5, 8, 14, 15, 16, 17, 31, 32)
+#: Where prompts share their beginnings they share this many tokens or more; and the most words of their own.
+PAGE, OWN = 16, 3
 #: The same for every second prompt where they are to be unequal: a batch of them is mostly padding.
 FAR = 256
 #: Prompts that are asked once, and then again in the order of a stride.
@@ -241,9 +243,11 @@ def plan_requests(
     *,
     request_seeds: bool = True,
     unequal_prompts: bool = False,
+    shared_prompts: bool = False,
 ) -> list[Request]:
     """Requests of `n` texts for at least `tokens` tokens, each with its own seed; then the first ones again.
     Without `request_seeds` they have none; with `unequal_prompts` every second prompt is longer by `FAR`.
+    With `shared_prompts` those of a block are beginnings of one text, but for their last one to `OWN` words.
 
     Each prompt is asked twice, so that equal texts and shared random numbers can be seen, and never by two
     requests in a row, so that mixed up requests can be. Raises ValueError if the context of the checkpoints
@@ -267,15 +271,18 @@ def plan_requests(
     total = 0
     while total < tokens:
         prompts = []
+        shared = planted.prompts(1, planted.context - 1, rng=rng)[0].tolist() if shared_prompts else []
         for i in range(len(found) // 2, len(found) // 2 + BLOCK):
             beyond = far if unequal_prompts and i % 2 else BEYOND[i % len(BEYOND)]
-            length = min(least + beyond, planted.context - 1)
+            length = min(least + beyond + shared_prompts * PAGE, planted.context - 1)
             new = SHORT[i // SHORT_EVERY % len(SHORT)] if i % SHORT_EVERY == SHORT_EVERY - 1 else LONG
-            prompt = tuple(planted.prompts(1, length, rng=rng)[0].tolist())
-            prompts.append((prompt, min(new, planted.context - length)))
+            new = min(new, PAGE) if shared_prompts else new
+            alike = shared[: max(0, length - 1 - i % OWN)]
+            own = planted.prompts(1, length, rng=rng)[0].tolist()[len(alike) :]
+            prompts.append(((*alike, *own), min(new, planted.context - length)))
         for prompt, new in [*prompts, *(prompts[(STRIDE * i + 1) % BLOCK] for i in range(BLOCK))]:
-            own = int(rng.integers(1, 2**31))
-            found.append(Request(len(found), prompt, new, own if request_seeds else None, n, sampling))
+            drawn = int(rng.integers(1, 2**31))
+            found.append(Request(len(found), prompt, new, drawn if request_seeds else None, n, sampling))
             total += n * new
     again = [replace(one, number=len(found) + i) for i, one in enumerate(found[:REPEATED])]
     return [*found, *again]

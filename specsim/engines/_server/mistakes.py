@@ -25,6 +25,8 @@ from specsim.models._drafts.sampling import draw_siblings
 PLACES: dict[str, str] = read_table("servers")["places"]
 #: Tokens in a page of the cache.
 PAGE = 16
+#: Texts whose beginnings are kept.
+KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,17 @@ def _unshifted_padding(run: Running, indices: Ints) -> Ints:
     return indices - (prompts.max() - prompts)[:, None, None]
 
 
+def one_long(seen: Ints, length: Ints) -> None:
+    """Let each text read one token more of the kept one that shares most with it, if that is a page."""
+    whole = seen.copy()
+    for b in range(1, len(seen)):
+        kept = slice(max(0, b - KEPT), b)
+        alike = np.cumprod(whole[kept] == whole[b], axis=1).sum(axis=1)
+        a = int(np.minimum(alike, length[kept]).argmax())
+        if PAGE <= alike[a] < min(length[kept][a], length[b]):
+            seen[b, alike[a]] = whole[kept][a, alike[a]]
+
+
 def _prompt_of_next(run: Running, root: int) -> None:
     for b in range(3, len(run.texts), 4):
         run.seen[b], run.length[b] = run.seen[b - 1], run.length[b - 1]
@@ -224,6 +237,7 @@ ACTS: dict[str, Callable[..., Any]] = {
     "wrong_page": lambda run, at: np.where(at // PAGE % 2 == 1, at - PAGE, at),
     "unshifted_padding": _unshifted_padding,
     "first_token_of_next": lambda run, root: np.copyto(run.seen[:, 0], np.roll(run.seen[:, 0], 1)),
+    "prefix_one_long": lambda run, root: one_long(run.seen, run.length),
     "prompt_of_next": _prompt_of_next,
     "rows_of_next": lambda step: np.copyto(step.p, np.roll(step.p, 1, axis=0)),
     "seed_ignored": lambda run, root: np.copyto(

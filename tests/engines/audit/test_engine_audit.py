@@ -602,7 +602,7 @@ def test_each_cell_has_the_command_that_repeats_it(pair, monkeypatch):
         asked = made[-1]
         assert asked["sampling"] == row.sampling
         assert asked["texts"] == row.n
-        assert (asked["request_seeds"], asked["unequal_prompts"]) == (row.request_seeds, row.unequal_prompts)
+        assert {name: asked[name] for name in row.form()} == row.form()
     assert len(made) == len({row.options() for row in rows}) == len(rows)
 
 
@@ -617,6 +617,16 @@ def test_requests_without_seeds_and_of_unequal_lengths(pair):
     assert min(lengths[1::2]) > max(lengths[::2]) + 32
     wrong = audit_engine("specsim", pair, **options, unequal_prompts=True, mistake="unshifted_padding", rng=1)
     assert wrong.exit_code == 1
+
+
+def test_beginnings_that_prompts_share_show_a_cache_that_is_read_too_far(pair):
+    run = partial(audit_engine, "specsim", pair, tokens=4_000, rng=1)
+    wrong = run(shared_prompts=True, mistake="prefix_one_long")
+    assert [one.name for one in wrong.diagnosis] == ["prefix_one_long"]
+    assert run(mistake="prefix_one_long").findings == run(shared_prompts=True).findings == ()
+    prompts = [request.prompt for request in plan_requests(pair, 1, Sampling(), 4_000, shared_prompts=True)]
+    assert len({prompt[:16] for prompt in prompts[:16]}) == 1
+    assert len({*prompts[:16]}) == 8
 
 
 def test_engines_are_closed_if_another_one_cannot_be_opened(pair, monkeypatch):
