@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ from specsim.core._tables import NONE, Piece, Table
 from specsim.core._verdicts import BUDGET, Check, Finding, Judged, Verdict
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.results import EngineAudit
-from specsim.engines._audit.run import FORM, open_store, plain_options, planned_tokens, serve
+from specsim.engines._audit.run import FORM, open_store, opening, plain_options, planned_tokens, serve
 from specsim.engines._audit.store import LONG, plan_requests
-from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import possible_orders
 from specsim.engines._planted.requests import PENALTIES, Engine, Sampling
@@ -232,10 +231,10 @@ def _mark(audit: EngineAudit) -> str:
 
 @shows_progress("audit", " tokens")
 def audit_matrix(
-    engine: str,
+    engine: str | Engine,
     planted: Planted,
     *,
-    without: str | None = None,
+    without: str | Engine | None = None,
     battery: str = "mid",
     tokens: int | str | None = None,
     tolerance: float | None = None,
@@ -248,13 +247,13 @@ def audit_matrix(
 
     Parameters
     ----------
-    engine : str
+    engine : str or Engine
         As in `audit_engine`.
     planted : Planted
         The checkpoints that the engine serves.
-    without : str, optional
-        The address of the same server without speculation. An engine in this process needs none: it is run
-        both ways.
+    without : str or Engine, optional
+        The address of the same server without speculation, or such an engine. One that specsim opens in this
+        process needs none: it is run both ways.
     battery : {"small", "mid", "big"}
         The settings: for an engine that makes 2,000 tokens a second, those of a minute, of ten minutes, and
         of two hours. The probability of a false alarm is at most 1e-6 in all of them together.
@@ -294,17 +293,14 @@ def audit_matrix(
     cells: list[MatrixCell] = []
     interrupted = False
     with ExitStack() as stack:
-
-        def opened(name: str, **changed: Any) -> Engine:
-            return stack.enter_context(closing(open_engine(name, planted, **changed)))
-
-        both = [opened(engine, **options)]
+        both = [stack.enter_context(opening(engine, planted, options))]
         if without is not None:
-            both.append(opened(without, **options))
-        elif "://" not in engine:
-            both.append(opened(engine, speculative=False, **plain_options(options)))
+            both.append(stack.enter_context(opening(without, planted, options)))
+        elif isinstance(engine, str) and "://" not in engine:
+            both.append(stack.enter_context(opening(engine, planted, plain_options(options), False)))
+        name = engine if isinstance(engine, str) else engine.name
         words = [f"{name}={options[name]}" for name in ("rule", "mistake") if name in options]
-        asked_of = f"{engine}:{','.join(words)}" if words else engine
+        asked_of = f"{name}:{','.join(words)}" if words else name
         how = {"budget": BUDGET / (len(both) * len(rows)), "wanted_tv": about["detectable_tv"]}
         work = []
         for row in rows:  # all files before the first request, which changes what a server says of itself
@@ -336,4 +332,4 @@ def audit_matrix(
             interrupted = any(run.interrupted for run in runs)
             if interrupted:
                 break
-    return EngineMatrix(engine, battery, about["version"], tuple(cells), tokens, interrupted)
+    return EngineMatrix(name, battery, about["version"], tuple(cells), tokens, interrupted)

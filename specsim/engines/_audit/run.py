@@ -1,8 +1,8 @@
 """Audit a serving engine: make requests, keep the texts, judge them."""
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -132,13 +132,7 @@ def audit_engine(
     _check_tolerance(tolerance)
     if seconds is not None:
         check_seconds("seconds", seconds)
-    if options and not isinstance(engine, str):
-        raise TypeError(f"{next(iter(options))}: an open engine takes no options; pass its name")
-    with ExitStack() as stack:
-        opened = engine
-        if isinstance(opened, str):
-            opened = open_engine(opened, planted, speculative=speculative, **options)
-            stack.callback(opened.close)
+    with opening(engine, planted, options, speculative) as opened:
         root = root_of(rng)
         form = dict(zip(FORM, (request_seeds, unequal_prompts, shared_prompts), strict=True))
         requests = plan_requests(planted, root, sampling, tokens, texts, **form)
@@ -152,6 +146,20 @@ def audit_engine(
             orders = plain_orders(engine, planted, sampling, root, options)
         run = serve(opened, planted, requests, store, root, seconds, told(progress))
     return judge(run, orders=orders, tolerance=tolerance)
+
+
+@contextmanager
+def opening(
+    engine: str | Engine, planted: Planted, options: Mapping[str, Any], speculative: bool = True
+) -> Iterator[Engine]:
+    """The engine of that name, closed at the end, or an open one, which takes no options (TypeError)."""
+    if isinstance(engine, str):
+        with closing(open_engine(engine, planted, speculative=speculative, **options)) as opened:
+            yield opened
+    elif options:
+        raise TypeError(f"{next(iter(options))}: an open engine takes no options; pass its name")
+    else:
+        yield engine
 
 
 def _is_token(planted: Planted, text: str) -> bool:
@@ -236,7 +244,7 @@ def plain_orders(
     if len(orders := possible_orders(sampling)) == 1:
         return orders
     requests = plan_requests(planted, root, sampling, PLAIN_TOKENS)
-    with closing(open_engine(engine, planted, speculative=False, **plain_options(options))) as plain:
+    with opening(engine, planted, plain_options(options), speculative=False) as plain:
         return likely_orders(serve(plain, planted, requests, TextStore(None, {}), root))
 
 

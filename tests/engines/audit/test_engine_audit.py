@@ -655,6 +655,19 @@ def test_the_page_has_every_setting_of_the_batteries(pair):
         ) in page
 
 
+def test_a_battery_is_asked_of_open_engines(pair, two_settings):
+    ours, plain = LocalEngine(pair, seed=1), LocalEngine(pair, speculative=False, seed=1)
+    found = audit_matrix(ours, pair, without=plain, battery="small", tokens=300, rng=1)
+    named = audit_matrix("specsim", pair, battery="small", tokens=300, rng=1)
+    assert [cell.speculative.tests for cell in found.cells] == [
+        cell.speculative.tests for cell in named.cells
+    ]
+    assert found.engine == "specsim"
+    assert audit_matrix(ours, pair, battery="small", tokens=300, rng=1).cells[0].plain is None
+    with pytest.raises(TypeError, match="gamma: an open engine takes no options"):
+        audit_matrix(ours, pair, tokens=1, gamma=3)
+
+
 def test_the_audits_of_a_battery_share_one_budget(pair, two_settings):
     found = audit_matrix("specsim", pair, battery="small", tokens=300, rng=1)
     audits = [audit for cell in found.cells for audit in (cell.speculative, cell.plain)]
