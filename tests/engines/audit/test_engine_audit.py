@@ -267,16 +267,13 @@ def test_what_follows_the_law_is_left_alone(name, pair, full):
 RIGHT_ENGINES, AUDITS = ("standard", "block", "plain", "gamma 1", "processed", "penalised", "head"), 40
 
 
-def test_the_pages_say_what_was_audited():
-    docs = Path(__file__).parents[3] / "docs"
-    page = " ".join((docs / "auditing-engines.md").read_text(encoding="utf-8").split())
+def test_the_page_says_what_was_audited():
+    page = (Path(__file__).parents[3] / "docs/auditing-engines.md").read_text(encoding="utf-8")
     engines, audits = re.search(
-        r"(\w+) right engines \(.*?\) gave no false alarm in (\d+) audits", page
+        r"(\w+) right engines \(.*?\) gave no false alarm in (\d+) audits", " ".join(page.split())
     ).groups()
     assert engines == {7: "Seven"}[len(RIGHT_ENGINES)]
     assert int(audits) == len(RIGHT_ENGINES) * AUDITS
-    page = (docs / "batteries.md").read_text(encoding="utf-8")
-    assert f"With version {BATTERIES['small']['version']} of *small*" in page, "measure what it finds again"
 
 
 @pytest.mark.slow
