@@ -174,11 +174,10 @@ def measure_float16_pairs(p_words, q_words, weight):  # type: ignore[no-untyped-
     return part, q_part, bits, p_total, q_total, overlap * FLOAT16_SCALE
 
 
-#: By dtype, of words that hold one number.
+VALUES = {"float32": as_float32, "float16": as_float16, "bfloat16": as_bfloat16}
+#: Of words that hold one number.
 MEASURE_SINGLE = {
-    "float32": _make_single(as_float32, fold),
-    "float16": _make_single(as_float16, _keep),
-    "bfloat16": _make_single(as_bfloat16, _keep),
+    name: _make_single(value, fold if name == "float32" else _keep) for name, value in VALUES.items()
 }
 
 
@@ -203,4 +202,4 @@ def _make_decoder(value: Kernel) -> Kernel:
     return kernel(decode_words)
 
 
-_DECODE = {"float16": _make_decoder(as_float16), "bfloat16": _make_decoder(as_bfloat16)}
+_DECODE = {name: _make_decoder(value) for name, value in VALUES.items()}

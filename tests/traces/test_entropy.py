@@ -34,8 +34,8 @@ def test_entropies_are_those_of_scipy(dtype, plain):
     with interpreted() if plain else np.errstate():
         p_found, q_found = (entropies(columns, of, chosen) for of in "pq")
     wanted = scipy.special.entr(p.astype(np.float64)).sum(axis=1)
-    assert p_found == pytest.approx(wanted[chosen], rel=1e-12, abs=1e-30)
-    assert q_found == pytest.approx(wanted[::-1][chosen], rel=1e-12, abs=1e-30)
+    assert p_found == pytest.approx(wanted[chosen], rel=1e-6, abs=1e-30)
+    assert q_found == pytest.approx(wanted[::-1][chosen], rel=1e-6, abs=1e-30)
     assert not np.allclose(p_found, q_found), "rows in another order would be seen"
 
 
