@@ -115,14 +115,11 @@ def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
         The checksum of a row with bits `outside` those of probabilities is not final: `measure` makes it."""
         words = p_bits.shape[1]
         for row in range(p_bits.shape[0]):
-            overlap = 0.0
-            p_total = 0.0
-            q_total = 0.0
+            overlap = p_total = q_total = 0.0
             total = HORNER
             union = np.uint32(0)
             for start in range(0, words, block):
-                part = np.uint32(0)
-                q_part = np.uint32(0)
+                part = q_part = np.uint32(0)
                 for first in range(start, min(start + block, words), PIECE):
                     # slices from 0 on: else the compiler would not make tight vector loops
                     end = min(first + PIECE, start + block)

@@ -72,11 +72,8 @@ def _make_single(value: Kernel, folded: Kernel) -> Kernel:
     """Words that hold one number each, value(word)."""
 
     def sum_words(p_words, q_words, weight):  # type: ignore[no-untyped-def]
-        part = np.uint32(0)
-        q_part = np.uint32(0)
-        bits = np.uint32(0)
-        p_sum = np.float32(0)
-        q_sum = np.float32(0)
+        part = q_part = bits = np.uint32(0)
+        p_sum = q_sum = np.float32(0)
         for i in range(p_words.size):
             x = np.uint32(p_words[i])
             y = np.uint32(q_words[i])
@@ -120,14 +117,8 @@ def _sum_float16_pairs(p_words, q_words, weight):  # type: ignore[no-untyped-def
     """The sums of words that hold two numbers, whose weights are w and w + 2. Halves of words without signs
     are added by adding the words; over both halves of words y, h the upper ones, it is Σ y - 2^16 Σ h + Σ
     h."""
-    part = np.uint32(0)
-    upper = np.uint32(0)
-    q_words_sum = np.uint32(0)
-    q_upper = np.uint32(0)
-    bits = np.uint32(0)
-    p_sum = np.float32(0)
-    q_sum = np.float32(0)
-    overlap = np.float32(0)
+    part = upper = q_words_sum = q_upper = bits = np.uint32(0)
+    p_sum = q_sum = overlap = np.float32(0)
     for i in range(p_words.size):
         x = np.uint32(p_words[i])
         y = np.uint32(q_words[i])

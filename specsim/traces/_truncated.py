@@ -79,11 +79,8 @@ def bound_rows(  # type: ignore[no-untyped-def]
     for row in range(drafted.size):
         p_mass, p_cap, p_sound = _listing(p_tokens[row], p[row], drafted[row], vocab_size)
         q_mass, q_cap, q_sound = _listing(q_tokens[row], q[row], drafted[row], vocab_size)
-        known = 0.0
-        p_only = 0.0
-        q_only = 0.0
-        i = 0
-        j = 0
+        known = p_only = q_only = 0.0
+        i = j = 0
         while i < p_tokens.shape[1] or j < q_tokens.shape[1]:
             # no token is the largest number: a list that has ended waits for the other
             x = p_tokens[row, i] if i < p_tokens.shape[1] else NO_TOKEN

@@ -119,7 +119,7 @@ def test_few_cases_have_power_where_equal_shares_leave_all_without(monkeypatch, 
 
 
 def test_the_report_says_which_cases_ran_and_what_was_found_there(found, monkeypatch):
-    monkeypatch.setattr("specsim.auditing._report.html._svg", lambda *_: "")
+    monkeypatch.setattr("specsim.auditing._report.audit._svg", lambda *_: "")
     lines = words.time_lines(found)
     assert f"{len(found.out_of_time)} of 8 were left out for time" in lines[0]
     assert f"steps: {', '.join(found.out_of_time)}." in lines[0]

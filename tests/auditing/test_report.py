@@ -126,7 +126,7 @@ def pages(audits, judged, bank, full):
     def page(kind, result):
         with pytest.MonkeyPatch.context() as patch:
             if kind in audits and kind not in ("biased", "nothing") and not full:  # as those
-                patch.setattr("specsim.auditing._report.html._svg", lambda *_: "")
+                patch.setattr("specsim.auditing._report.audit._svg", lambda *_: "")
             return page_of(result)
 
     return bank("pages", lambda: {kind: page(kind, result) for kind, result in judged.items()})
@@ -498,7 +498,7 @@ def test_wasteful_is_said_and_no_failure(audits, monkeypatch):
     assert slow.exit_code == 0
     assert "standard: consistent, wasteful" in printed(slow)
     assert "0.5000 wasteful" in printed(slow)
-    monkeypatch.setattr("specsim.auditing._report.html._svg", lambda *_: "")
+    monkeypatch.setattr("specsim.auditing._report.audit._svg", lambda *_: "")
     assert "that costs speed, not correctness" in Page(page_of(slow)).text
     assert ElementTree.fromstring(junit_of(slow)).get("failures") == "0"
 

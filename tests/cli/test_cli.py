@@ -201,7 +201,7 @@ def test_cases_are_exported_and_tokens_scored(tmp_path, monkeypatch, full):
             {"tokens": np.column_stack([drafted, np.zeros(len(drafted), np.int64)])}, tokens / file.name
         )
     # test_audit_prints_a_verdict_and_writes_its_files draws them
-    monkeypatch.setattr("specsim.auditing._report.html._svg", lambda *_: "")
+    monkeypatch.setattr("specsim.auditing._report.audit._svg", lambda *_: "")
     monkeypatch.setattr("specsim.core._plotting.save_figure", lambda figure, path: path.touch())
     score = ("audit", "offline", tmp_path / "cases", tokens, "--name", "engine", "--out", tmp_path / "report")
     assert "have probability 0 under the target" in says("engine: biased", *score, code=1)

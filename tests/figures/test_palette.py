@@ -8,7 +8,7 @@ import pytest
 from color_vision import VISIONS, ciede2000, lab, least_difference
 
 from figures._palette import VERDICTS
-from specsim.auditing._report import html
+from specsim.auditing._report import audit
 from specsim.core import _report
 from specsim.core._plotting import COLORS, DARK_COLORS, LINES, MARKERS, curve, figure_style, points
 
@@ -80,7 +80,7 @@ def test_the_cycle_of_the_style_has_the_colours_and_dashes_of_series():
 
 
 def test_the_page_of_an_audit_has_the_palette_in_light_in_dark_and_on_paper():
-    assert html.COLORS.items() >= dict(zip(COLORS, SERIES, strict=False)).items()
+    assert audit.COLORS.items() >= dict(zip(COLORS, SERIES, strict=False)).items()
     for page, palette in ((LIGHT, COLORS), (PRINT, COLORS), (DARK, DARK_COLORS)):
         assert tuple(page[name] for name in SERIES) == palette[: len(SERIES)]
     assert [PRINT[name] for name in TONES] == [LIGHT[name] for name in TONES]

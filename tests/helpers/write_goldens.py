@@ -134,7 +134,7 @@ def made(name):
                 patch(
                     "specsim.core._plotting.save_figure"
                 ),  # pictures, which tests of commands draw, are not kept
-                patch("specsim.auditing._report.html._svg", return_value=""),
+                patch("specsim.auditing._report.audit._svg", return_value=""),
             ):
                 pieces = [_ran(line.strip(), folder) for line in RUNS[name].strip().splitlines()]
     documents, texts = [], []

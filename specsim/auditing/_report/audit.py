@@ -1,17 +1,34 @@
 """The result of an audit, shown, drawn, and read by continuous integration."""
 
-from collections.abc import Iterator
+import io
+import re
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from specsim.auditing._report import figures
 from specsim.auditing._report import text as words
-from specsim.auditing._report.figures import draw_deviation, worst_tables
-from specsim.auditing._report.html import template
 from specsim.auditing._results import audit as _results
 from specsim.auditing._results.audit import CaseResult
 from specsim.auditing._verifier.origin import Origin
-from specsim.core._plotting import Axes, axes_or_new
+from specsim.core import _plotting
+from specsim.core._tables import Table, short
 from specsim.core._verdicts import Check, Verdict
+
+#: Colours of figures, and the page's names for them, so that figures follow the reader's light or dark.
+INK, GRID = "#1d2329", "#dde3e8"
+COLORS = {
+    INK: "--ink",
+    GRID: "--line",
+    **dict(zip(_plotting.COLORS, ("--blue", "--orange", "--green"), strict=False)),
+    figures.BAND: "--band",
+}
+STYLE: Any = {
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+    "grid.color": GRID,
+}
 
 
 class Audit(_results.Audit):
@@ -34,7 +51,31 @@ class Audit(_results.Audit):
     size = words.test_line
     meaning = words.meaning
     again = words.replay
-    template = template
+
+    def template(self) -> tuple[Path, dict[str, Any]]:
+        """audit.html.j2 beside this file, which builds on the template of all results, and its values."""
+        worst, shown, steps = figures.worst_tables(self), figures.main_tables(self), figures.level_steps(self)
+        power = partial(figures.power_figure, self)
+        captions = [f"{one.name}: {one.table.n:,} tokens" for one in worst]
+        return Path(__file__).with_name("audit.html.j2"), {
+            "words": words,
+            "findings": words.grouped(self),
+            "worst": worst,
+            "deviations": [
+                (text, _svg(partial(figures.deviation_figure, one), f"d{i}", text))
+                for i, (one, text) in enumerate(zip(worst, captions, strict=True))
+            ],
+            "purposes": {case.case: case.purpose for case in self.cases},
+            "power": _svg(power, "p", "Detectable TV against the number of steps") if shown else "",
+            "detectable": Table.of(
+                [
+                    {"table": one.name, "this audit": f"{one.table.detectable_tv:.4f}"}
+                    | {f"{level}, {short(n)}": f"{one.detectable(self, n):.4f}" for level, n in steps.items()}
+                    for one in shown
+                ]
+            ),
+            **dict(zip(("evidence", "speed", "by_shape", "by_axis"), words.tables(self), strict=True)),
+        }
 
     def facts(self) -> dict[str, Any]:
         origin = self.origin or Origin()
@@ -81,11 +122,26 @@ class Audit(_results.Audit):
             return checked("skipped", f"{case.verdict}: {said}, {case.wanted_tv:g} wanted")
         return checked()
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: _plotting.Axes | None = None) -> _plotting.Axes:
         """The table with the largest e-value: observed over expected counts in its cells."""
-        worst = worst_tables(self)
+        worst = figures.worst_tables(self)
         if not worst:
             raise ValueError("no table can be plotted: no case has a table of at most 64 cells")
-        axes = draw_deviation(axes_or_new(ax), worst[0])
+        axes = figures.draw_deviation(_plotting.axes_or_new(ax), worst[0])
         axes.set_title(worst[0].title(self))
         return axes
+
+
+def _svg(draw: Callable[[], _plotting.Figure], prefix: str, label: str) -> Any:
+    """A figure for a page: no header, no metadata, ids of its own, colours by the page's names."""
+    import matplotlib
+    from markupsafe import Markup, escape
+
+    buffer = io.StringIO()
+    with _plotting.figure_style(), matplotlib.rc_context(STYLE):
+        draw().savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    drawn = buffer.getvalue()
+    drawn = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", drawn[drawn.index("<svg") :])
+    for color, name in COLORS.items():
+        drawn = drawn.replace(color, f"var({name})")
+    return Markup(drawn.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1))

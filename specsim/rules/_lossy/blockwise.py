@@ -23,10 +23,8 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.models._drafts.sampling import rank_tokens
-from specsim.models._drafts.tree import MAX_NODES
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule, end_step, words
@@ -109,10 +107,5 @@ RULE = Rule(
     declared=declared,
     rows=verify_rows,
     fixed_pair=tokenwise.fixed_pair(shares),
-    parameters=(
-        Parameter("top_k", 1.0, 1.0, 1e6, "accept the k most probable tokens; 1 is exact match", whole=True),
-        Parameter("distance", 0.0, 0.0, 1e6, "accept tokens as near as this to the argmax", whole=True),
-        Parameter("min_block", 0.0, 0.0, MAX_NODES, "accept this many drafts unseen", whole=True),
-    ),
     reads_draft=False,
 )

@@ -31,7 +31,6 @@ import numpy as np
 
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row, Rows, StepLaw, Tokens
 from specsim.core.distributions import alias_table
 from specsim.models import Tree
@@ -154,9 +153,5 @@ RULE = Rule(
     declared=declared,
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair),
-    parameters=(
-        Parameter("threshold", 0.3, 0.0, 1.0, "θ, of the entropy over log V"),
-        Parameter("window", 2.0, 1.0, MAX_NODES, "W, the drafts after it that must agree", whole=True),
-    ),
     looks_ahead=True,
 )
