@@ -252,18 +252,10 @@ def compare_vocabularies(
     different = [number for number in numbers if one.get(number) != other.get(number)]
     ours, theirs = set(one.values()), set(other.values())
     alike = len(numbers) - len(different)
+    apart = len(ours & theirs) - alike, len(ours - theirs), len(theirs - ours)
+    shown = tuple((number, one.get(number), other.get(number)) for number in different[:SHOWN])
     reached, faults = (None, ()) if second.drafts is None else _check_d2t(second, first, second.drafts)
-    return VocabularyComparison(
-        first,
-        second,
-        alike,
-        len(ours & theirs) - alike,
-        len(ours - theirs),
-        len(theirs - ours),
-        tuple((number, one.get(number), other.get(number)) for number in different[:SHOWN]),
-        reached,
-        faults,
-    )
+    return VocabularyComparison(first, second, alike, *apart, shown, reached, faults)
 
 
 def read_vocabulary(path: str | os.PathLike[str], target: Vocabulary | None = None) -> Vocabulary:

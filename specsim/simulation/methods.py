@@ -235,24 +235,17 @@ SIZES = {
 }  # fmt: skip
 
 
-def _parameter(
-    name: str,
-    default: str | float,
-    meaning: str = "parameters of the drafter / those of the target",
-    low: float = 1.0,
-    high: float = 128.0,
-    whole: bool = True,
-) -> Parameter:
-    """A parameter of the table: a count, or a share such as `size`, which the drafter's cost follows from."""
-    if name == "size":
-        low, high, whole = 0.0, 1.0, False
-    number = SIZES[default] if isinstance(default, str) else float(default)
-    return Parameter(name, number, float(low), float(high), meaning, whole=whole)
+#: What the table leaves out of a parameter, a count, and of `size`, from which the drafter's cost follows.
+COUNT = {"low": 1.0, "high": 128.0, "whole": True}
+SHARE = {"low": 0.0, "high": 1.0, "meaning": "parameters of the drafter / those of the target"}
 
 
 def _system(name: str, drafts: str, parameters: dict[str, Any], **words: Any) -> Method:
-    made = tuple(_parameter(own, **given) for own, given in parameters.items())
-    return Method(name, **words, make=globals()[drafts], parameters=made)
+    made = []
+    for own, given in parameters.items():
+        default = float(SIZES.get(given["default"], given["default"]))
+        made.append(Parameter(own, **(SHARE if own == "size" else COUNT) | given | {"default": default}))
+    return Method(name, **words, make=globals()[drafts], parameters=tuple(made))
 
 
 #: Every system by its name.

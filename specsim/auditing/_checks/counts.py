@@ -233,14 +233,8 @@ def _count_place(i, size, order, ends, labels, images, texts, tables):  # type: 
 
     `labels` are the tokens, `images` their masses and their images by p/q and by p. texts[s] is the number
     whose digits are the tokens of step s before, and then this one too."""
-    (
-        positions,
-        (prefixes, pit, tail),
-        (prefixes_of_ends, pit_of_ends, tail_of_ends),
-        edges,
-        impossible,
-        ids,
-    ) = tables
+    positions, (prefixes, pit, tail), of_ends, edges, impossible, ids = tables
+    prefixes_of_ends, pit_of_ends, tail_of_ends = of_ends
     begin, end, steps, last = ends[i], ends[i + 1], order.size, edges.size - 1
     bins, edge, here, here_of_ends = pit.shape[1], edges[last - 1], pit[i], pit_of_ends[i]
     for k in range(begin, steps):

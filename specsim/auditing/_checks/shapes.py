@@ -42,11 +42,9 @@ PLACES = tuple(range(1, 17))
 #: The upper end of the last class.
 MOST = 2**30
 #: Upper ends of the classes of rows in a call, of γ, and of the number of a row in its call.
-ROWS, GAMMAS, NUMBERS = (
-    (1, 2, 4, 8, 64, 512, 2048, MOST),
-    (1, 2, 3, 4, 7, 8, 15, MOST),
-    (1024, 2048, 4096, MOST),
-)
+ROWS = (1, 2, 4, 8, 64, 512, 2048, MOST)
+GAMMAS = (1, 2, 3, 4, 7, 8, 15, MOST)
+NUMBERS = (1024, 2048, 4096, MOST)
 #: Upper ends of the classes of rows and of γ together.
 ROWS_TOGETHER, GAMMAS_TOGETHER = (1, 8, 64, 512, MOST), (1, 4, 8, 16, MOST)
 CONTESTED_APART = "distance of two contested places"
