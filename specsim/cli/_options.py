@@ -96,7 +96,7 @@ def refuse(
     for name, parameter in inspect.signature(command).parameters.items():
         for one, value, default in _fields(name, values[name], parameter.default):
             if value != default and (one in names if names else one not in but):
-                raise ValueError(f"{_typed(one, value)} {why}")
+                raise ValueError(f"{typed(one, value)} {why}")
 
 
 def _fields(name: str, value: Any, default: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -107,11 +107,11 @@ def _fields(name: str, value: Any, default: Any) -> Iterator[tuple[str, Any, Any
         yield from ((one.name, getattr(value, one.name), getattr(default, one.name)) for one in fields(value))
 
 
-def _typed(name: str, value: Any) -> str:
+def typed(name: str, value: Any = None) -> str:
     """The option that gave a parameter this value."""
     if name == "form":
         return next(iter(value.given), "--save")
-    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
+    return f"--{'no-' if value is False else ''}{name.strip('_').replace('_', '-')}"
 
 
 def settings_of(

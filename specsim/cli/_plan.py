@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -10,7 +12,7 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import app, command
-from specsim.cli._options import ANY_PAIR, HELP, REAL, WHOLE, Seed, Several, given, pair_of, refuse
+from specsim.cli._options import ANY_PAIR, HELP, REAL, WHOLE, Seed, Several, given, pair_of, refuse, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
@@ -29,6 +31,8 @@ MEANINGS = ("conditional", "by-position", "acceptance-rate", "tokens-per-step")
 PLANS: dict[str, tuple[str, ...]] = {
     "policies": ("pair", "c", "tokens", "seed"),
     "speeds": (),
+    "from_": ("seed",),
+    "target": ("draft", "prompts", "gamma", "tokens", "temperature", "seed"),
     "draft": ("max_gamma",),
     "step_time": ("alpha", "gamma", "target_time"),
     "measured": ("pair", "alpha", "batch"),
@@ -47,6 +51,10 @@ def plan(
     *,
     alpha: Annotated[str | None, HELP["alpha"]] = None,
     draft: Several = None,
+    target: str | None = None,
+    prompts: Path | None = None,
+    temperature: Annotated[float, REAL] = 1.0,
+    from_: Annotated[str | None, Parameter(name="--from")] = None,
     speeds: Several = None,
     c: Annotated[float | None, REAL] = None,
     c_hat: Annotated[float | None, REAL] = None,
@@ -62,14 +70,20 @@ def plan(
     form: Form = TEXT,
 ) -> int:
     """Find the best γ, its speedup and sensitivity, the best of several drafts, or of several policies."""
-    from specsim.planning._measured import MeasuredStep, plan_passes, plan_speeds, plan_step
+    from specsim.planning._measured import MeasuredStep, plan_passes, plan_recorded, plan_speeds, plan_step
 
     values = locals()
     kind = next((name for name in PLANS if values[name]), "c")
-    sources = sum(values[name] is not None for name in ("pair", "alpha", "draft", "speeds"))
-    if sources > 1 or not (sources or step_time):
-        raise ValueError("PAIR, --alpha, --draft, --speeds: give exactly one of them")
-    refuse(plan, values, f"has no effect with --{kind.replace('_', '-')}", but=(kind, *PLANS[kind], "form"))
+    sources = sum(values[name] is not None for name in ("pair", "alpha", "draft", "from_", "speeds"))
+    if sources > 1 or not (sources or step_time or target):
+        raise ValueError("PAIR, --alpha, --draft, --from, --speeds: give exactly one of them")
+    refuse(plan, values, f"has no effect with {option.typed(kind)}", but=(kind, *PLANS[kind], "form"))
+    if from_ is not None:
+        recorded = partial(plan_recorded, root=seed or 0)
+        return print_result(_number("from", from_, lambda folder: recorded(trace_of(Path(folder)))), form)
+    if target is not None:
+        limits = given({"gamma": gamma, "max_new_tokens": tokens}) | {"temperature": temperature}
+        return _print_drafts(target, draft, prompts, seed, form, limits)
     if speeds is not None:
         return print_result(plan_speeds(_speeds(speeds)), form)
     if draft is not None:
@@ -204,6 +218,30 @@ def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, 
     runs = specsim.simulate_policies(log, compared, draft_cost=c)
     by_speed = type(runs)(sorted(runs, key=lambda run: -run.speedup))
     return print_result(by_speed if form.is_text else runs, form)
+
+
+def _print_drafts(
+    target: str, drafts: list[str] | None, prompts: Path | None, seed: int | None, form: Form, limits: Any
+) -> int:
+    """Record each draft after the prompts, and say which is the fastest."""
+    from specsim.core._streams import root_of
+    from specsim.decoding import record_hf
+    from specsim.decoding._recording.huggingface import read_prompts
+    from specsim.planning._measured import choice_of, choose_draft
+
+    if drafts is None or prompts is None or len({*drafts}) < len(drafts):
+        raise ValueError("--target: --draft or --prompts is missing, or repeated; give both, each draft once")
+    texts, root = read_prompts(prompts), root_of(seed)
+    with TemporaryDirectory() as folder:
+        traces = {
+            draft: record_hf(f"{folder}/{number}", target, draft, texts, top=1, rng=root, **limits)
+            for number, draft in enumerate(drafts)
+        }
+        found = choose_draft(traces, root)
+    code = print_result(found, form)
+    if form.is_text:
+        print(choice_of(found))
+    return code
 
 
 def _candidate(text: str) -> Any:

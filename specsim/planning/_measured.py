@@ -1,7 +1,8 @@
-"""Plans from what was measured: passes of the target over 1, 2, … tokens, or speeds with several γ."""
+"""Plans from what was measured: passes of the target over 1, 2, … tokens, speeds with several γ, traces."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,14 +12,16 @@ from numpy.typing import ArrayLike
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._files import PathLike, read_cells
-from specsim.core._numbers import whole
+from specsim.core._numbers import real, whole
 from specsim.core._tables import NONE, Piece, Shown, Table
-from specsim.core._types import Floats
+from specsim.core._types import Floats, Ints
 from specsim.planning._costs import MOST_GAMMA
 from specsim.planning._meanings import OTHER, printed
-from specsim.planning._plan import tokens_to
+from specsim.planning._plan import Candidate, Ranked, Ranking, tokens_to
 from specsim.served._feasible import Value
 from specsim.served._meanings import independent_alpha
+from specsim.traces._analysis import CONFIDENCE, document_draws
+from specsim.traces._reader import SECONDS, Trace
 
 
 @checked
@@ -119,6 +122,7 @@ class MeasuredPlan(Shown):
 
     choices: tuple[MeasuredChoice, ...]
     meaning: str = ""  #: what α comes from
+    brackets: str = "what digits and repeated rows leave open"
 
     @property
     def best(self) -> MeasuredChoice | None:
@@ -163,7 +167,7 @@ class MeasuredPlan(Shown):
         names = ("γ", "tokens/step", "α at γ", "step cost", "speed-up", "free draft", "breaks even at", "")
         yield Table(names, rows, bold=[i for i, one in enumerate(self.choices) if one is best])
         yield "step cost: over a token without drafts; free draft: the speed-up if drafts took no time;"
-        yield "breaks even at: accepted / drafted; in brackets: what digits and repeated rows leave open"
+        yield f"breaks even at: accepted / drafted; in brackets: {self.brackets}"
         yield from lines
         if best and best.speedup is not None:
             last = "; larger γ were not measured" if best is self.choices[-1] else ""
@@ -228,3 +232,133 @@ def plan_speeds(rows: Iterable[tuple[int, str, Value, Value]]) -> MeasuredPlan:
         gain = fast / _together([found for _, found in runs[0]])[OTHER]
         choices.append(MeasuredChoice(gamma, tokens / gain[OTHER], tokens, alpha, gain))
     return MeasuredPlan(tuple(choices[1:]))
+
+
+# Plans from recorded traces. The steps of a text are alike, so intervals resample whole texts.
+
+#: A recorded text: its steps and those that accepted 1, 2, … γ tokens; the seconds of passes of the draft,
+#: and of the target over 1, 2, … γ + 1 tokens.
+Text = tuple[Floats, list[Floats]]
+
+
+def read_texts(trace: Trace) -> dict[int, Text]:
+    """The texts of a trace with passes of all kinds, by number."""
+    file, stride = trace.path / SECONDS, trace.gamma + 1
+    if not file.is_file():
+        raise ValueError(f"{trace.path} has no seconds; record it again with specsim trace record --target")
+    kinds = [("draft", 1), *(("target", tokens) for tokens in range(1, stride + 1))]
+    seconds, counts = defaultdict[Any, list[float]](list), defaultdict[int, Floats](lambda: np.zeros(stride))
+    for line, row in read_cells(file, ("text", "model", "tokens", "seconds")):
+        try:
+            time, kind = real(row["seconds"]), (row["model"], whole(row["tokens"]))
+            check_between("seconds", time, 0.0, float("inf"), "time", "()")
+            seconds[whole(row["text"]), kind].append(time)
+        except ValueError as error:
+            raise ValueError(f"{file}:{line}: {error}") from None
+    for columns, _ in trace.scan():
+        passed = columns.accepted.reshape(-1, stride)[:, :-1] == 1
+        reached = np.pad(passed, [(0, 0), (1, 0)], constant_values=True)
+        for text, step in zip(columns.context[::stride].tolist(), reached, strict=True):
+            counts[text] += step
+    each = {text: [np.array(seconds[text, kind]) for kind in kinds] for text in counts}
+    return {text: (counts[text], times) for text, times in each.items() if all(map(len, times))}
+
+
+def _medians(seconds: Sequence[Floats], draws: Ints) -> Floats:
+    """[1 + R] the median of the `seconds` of texts, each as often as one of the `draws` has its text."""
+    times, text = np.concatenate(seconds), np.repeat(np.arange(len(seconds)), [*map(len, seconds)])
+    order = np.argsort(times)
+    sums = (np.cumsum(draw[text[order]]) for draw in draws)
+    return np.array([times[order[np.searchsorted(one, one[-1] / 2)]] for one in sums])
+
+
+class Resampled(NamedTuple):
+    """What texts say, in row 0 all of them, and in R more rows resamples of them."""
+
+    seconds: Floats  #: [2 + γ, 1 + R] median times of passes, as in `Text`
+    alpha: Floats  #: [1 + R] accepted / tested
+    alphas: Floats  #: [1 + R, γ] by position
+    tokens: Floats  #: [1 + R, γ] tokens per step with 1, 2, … γ drafted ones
+
+    @classmethod
+    def of(cls, texts: Sequence[Text], root: int) -> "Resampled":
+        size = len(texts)
+        if size < 2:
+            raise ValueError(f"texts: {size} of more than one step; record at least 2 to have intervals")
+        draws = np.concatenate([np.ones((1, size), np.int64), document_draws(size, root)])
+        counts, seconds = zip(*texts, strict=True)
+        reached = draws @ np.array(counts)
+        accepted, tested = reached[:, 1:], reached[:, :-1]
+        return cls(
+            np.array([_medians(kind, draws) for kind in zip(*seconds, strict=True)]),
+            accepted.sum(axis=1) / tested.sum(axis=1),
+            accepted / np.maximum(tested, 1),
+            1.0 + np.cumsum(accepted, axis=1) / reached[:, :1],
+        )
+
+    @property
+    def c(self) -> Floats:
+        """[1 + R] the time of a pass of the draft, in passes of the target over one token."""
+        return self.seconds[0] / self.seconds[1]
+
+    @property
+    def cost(self) -> Floats:
+        """[1 + R, γ] the time of a step with so many drafted tokens, likewise."""
+        return (self.seconds[2:] / self.seconds[1]).T + self.c[:, None] * np.arange(1, len(self.seconds) - 1)
+
+    @property
+    def gains(self) -> Floats:
+        """[1 + R, γ] the speed-up."""
+        return self.tokens / self.cost
+
+
+def ends_of(values: Floats) -> Floats:
+    """The first of `values`, and an interval from the others, with it inside."""
+    low, high = np.quantile(values[1:], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return np.array([values[0], min(low, values[0]), max(high, values[0])])
+
+
+def plan_recorded(trace: Trace, root: int = 0) -> MeasuredPlan:
+    """The plan of a trace whose passes were measured, with intervals over its texts."""
+    texts = [*read_texts(trace).values()]
+    found = Resampled.of(texts, root)
+    verification, columns = found.seconds[2:, 0] / found.seconds[1, 0], []
+    for column in (found.cost, found.tokens, found.alphas, found.gains):
+        columns.append([ends_of(values) for values in column.T])
+    each = enumerate(zip(*columns, verification.tolist(), strict=True), 1)
+    draft, *target = (f"{1e3 * time:.3g}" for time in found.seconds[:, 0])
+    said = (
+        f"c {_shown(ends_of(found.c))}, α {_shown(ends_of(found.alpha))} of tested tokens; median passes: "
+        f"draft {draft} ms, target over 1, 2, … tokens {', '.join(target)} ms"
+    )
+    how = f"{CONFIDENCE:.0%} intervals, {len(texts)} texts resampled (seed {root})"
+    return MeasuredPlan(tuple(MeasuredChoice(gamma, *values) for gamma, values in each), said, how)
+
+
+def choose_draft(traces: Mapping[str, Trace], root: int = 0) -> Ranking:
+    """Rank drafts by traces of the same prompts and target; pairs of texts decide what is surely worse."""
+    each = {name: read_texts(trace) for name, trace in traces.items()}
+    both = sorted(set.intersection(*map(set, each.values())))
+    speeds, ranked = dict[str, Floats](), list[Ranked]()
+    for name, texts in each.items():
+        found = Resampled.of([texts[text] for text in both], root)
+        gamma = int(found.gains[0].argmax())
+        speeds[name] = found.gains[:, gamma]
+        alpha, low, high = ends_of(found.alpha).tolist()
+        candidate = Candidate(name, alpha, float(found.c[0]), low, high)
+        ranked.append(Ranked(candidate, gamma + 1, *ends_of(speeds[name]).tolist(), surely_worse=False))
+    ranked.sort(key=lambda one: -one.improvement)
+    fastest = speeds[ranked[0].candidate.name]
+    ends = [ends_of(speeds[one.candidate.name] / fastest) for one in ranked]
+    return Ranking(replace(one, surely_worse=bool(x[2] < 1.0)) for one, x in zip(ranked, ends, strict=True))
+
+
+def choice_of(ranking: Ranking) -> str:
+    """The draft that a ranking by traces chooses, or what its prompts do not tell."""
+    first, *others = ranking
+    if max(one.high for one in ranking) < 1.0:
+        return "Do not speculate: every draft is slower than none."
+    alike = [one.candidate.name for one in others if not one.surely_worse] + ["no draft"] * (first.low <= 1.0)
+    if alike:
+        return f"The prompts do not tell {first.candidate.name} from {', '.join(alike)}; give more of them."
+    return f"{first.candidate.name}, with γ = {first.gamma}: no other draft is as fast on these prompts."

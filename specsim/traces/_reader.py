@@ -24,6 +24,8 @@ from specsim.traces._pieces import decode
 
 #: The folder of each bundled trace, by the name of its pair.
 BUNDLED = {pair: Path(__file__).parents[1] / f"data/{pair}-trace" for pair in ("ngram", "transformers")}
+#: The file beside the manifest with the seconds of passes that were recorded: a table, no part of the trace.
+SECONDS = "seconds.csv"
 #: Read at a time. Fewer calls are better, as the rows drive the interpreter's own data out of the cache; but
 #: the results should fit into memory that was used before.
 CHUNK_BYTES, CHUNK_ROWS = 64 * 2**20, 2**15

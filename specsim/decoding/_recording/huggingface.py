@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,8 +31,10 @@ from specsim.models._processed import process
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
-from specsim.traces._reader import Trace, open_trace
+from specsim.traces._reader import SECONDS, Trace, open_trace
 
+#: One step in so many, from the second of each text on, also measures passes of the target over fewer tokens.
+MEASURED_EVERY = 8
 INSTALL = "pip install torch transformers"
 
 
@@ -41,9 +44,17 @@ def probabilities(logits: Floats, **sampling: Any) -> Floats:
     return process(weights / weights.sum(axis=1, keepdims=True), **sampling)
 
 
+class Pass(NamedTuple):
+    """A pass of a model over `tokens` that it had not read."""
+
+    model: str
+    tokens: int
+    seconds: float
+
+
 @dataclass
 class CachedModel:
-    """A causal language model of transformers, and its KV cache over the tokens that it has read."""
+    """A causal language model of transformers, its passes, and its KV cache over what it has read."""
 
     model: Any
     name: str
@@ -51,6 +62,7 @@ class CachedModel:
     vocab_size: int
     read: int = 0
     cache: Any = field(default=None, repr=False)
+    passes: list[Pass] = field(default_factory=list, repr=False)
 
     def rows(self, tokens: Sequence[int], count: int) -> Floats:
         """Rows [count, V] after each of the last `count` of all `tokens` so far; unread tokens are fed."""
@@ -94,8 +106,11 @@ class CachedModel:
         if self.cache is None:
             self.cache = _new_cache(self.model)
         fed = torch.tensor([tokens[self.read :]], device=self.model.device)
+        began = time.perf_counter()
         with torch.inference_mode():
             found = self.model(input_ids=fed, past_key_values=self.cache, use_cache=True)
+            found.logits[0, -1, 0].item()  # which a GPU has only after the pass
+        self.passes.append(Pass(self.name, len(tokens) - self.read, time.perf_counter() - began))
         self.cache, self.read = found.past_key_values, len(tokens)
         return found.logits
 
@@ -133,7 +148,8 @@ def record_hf(
 ) -> Trace:
     """Decode speculatively after each prompt with two Hugging Face models, and log every step as a trace.
 
-    A text ends after `max_new_tokens`, at the target's end-of-sequence token, or at a full context.
+    A text ends after `max_new_tokens`, at the target's end-of-sequence token, or at a full context. The
+    seconds of all passes go to a file beside the trace.
 
     Parameters
     ----------
@@ -184,17 +200,22 @@ def record_hf(
         raise ValueError(f"gamma: {gamma} exceeds the models' context of {room} tokens; draft fewer")
     texts = _encode(prompts, tokenizer, room - gamma)
     vocab_size = min(_width(big), _width(small))
-    first = CachedModel(big, "target", sampling, vocab_size)
-    second = CachedModel(small, "draft", sampling, vocab_size)
+    passes: list[Pass] = []
+    first = CachedModel(big, "target", sampling, vocab_size, passes=passes)
+    second = CachedModel(small, "draft", sampling, vocab_size, passes=passes)
     for model in (first, second):
         model.check_cache()
+    passes.clear()
     facts: dict[str, Any] = {"target": str(target), "draft": str(draft), "prompts": len(texts)}
     facts |= {"max_new_tokens": max_new_tokens, **sampling, "rule": str(chosen)}
     layout: dict[str, Any] = {"vocab_size": vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
-    with new_log(out, **layout, root=root, facts=facts) as add:
+    with new_log(out, **layout, root=root, facts=facts) as add, (Path(out) / SECONDS).open("w") as clock:
         done = 0
+        clock.write("text,model,tokens,seconds\n")
         for step in trajectory(first, second, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
             add(step.text, step.drafted, step.accepted, step.p, step.q)
+            clock.writelines(f"{step.text},{one.model},{one.tokens},{one.seconds:.4g}\n" for one in passes)
+            passes.clear()
             if step.text > done:
                 done = step.text
                 tell(done, len(texts))
@@ -217,7 +238,7 @@ def trajectory(
     key, tree, number = key_of(root), chain(gamma), 0
     verify = rule_verifier(rule, tree)
 
-    def take_step(text: int, tokens: list[int], number: int) -> Step:
+    def take_step(text: int, tokens: list[int], number: int, measured: bool) -> Step:
         u = uniforms(key, int(Purpose.DRAFT), number, 1, gamma)
         drafted: list[int] = []
         q = np.empty((gamma + 1, draft.vocab_size))
@@ -225,6 +246,11 @@ def trajectory(
             q[i] = draft.rows(tokens + drafted, 1)[0]
             if i < gamma:
                 drafted.append(int(draw_siblings(tree.draft_sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
+        for i in reversed(
+            range(gamma if measured else 0)
+        ):  # a pass over one token last: they follow each other
+            target.rows(tokens + drafted[:i], 1)
+            target.forget(len(tokens) - 1)
         p = target.rows(tokens + drafted, gamma + 1)
         seen = q[None, : rule.num_rows(tree)].copy()
         rows = Rows(np.array([drafted]), p[None], seen, tile_parents(tree, 1))
@@ -234,11 +260,11 @@ def trajectory(
         return Step(text, list(tokens), drafted, int(accepted), p, q, found[: accepted + 1, 0].tolist())
 
     for text, prompt in enumerate(texts):
-        tokens = list(prompt)
+        tokens, first = list(prompt), number
         target.restart()
         draft.restart()
         while len(tokens) < len(prompt) + max_new_tokens and len(tokens) + gamma <= room:
-            step = take_step(text, tokens, number)
+            step = take_step(text, tokens, number, (number - first) % MEASURED_EVERY == 1)
             yield step
             number += 1
             tokens += step.emitted
