@@ -26,7 +26,7 @@ from .engines._planted.plant import plant as plant
 from .models._trained_pairs import default_pair as default_pair
 from .planning._plan import plan as plan
 from .planning._plan import rank_drafts as rank_drafts
-from .planning._policies._log_from_models import draft_log as draft_log
+from .planning._policies._log import draft_log as draft_log
 from .planning._policies._simulate import simulate_policies as simulate_policies
 from .served._acceptance import read_acceptance as read_acceptance
 from .served._checking import check_metrics as check_metrics

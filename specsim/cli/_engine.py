@@ -48,20 +48,13 @@ Out = Annotated[Path | None, HELP["engine_out"]]
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Asked:
-    """What a request asks for.
+    """What a request asks for."""
 
-    Args:
-        temperature: Sampling temperature.
-        top_k: Top-k of the requests. Default: all tokens.
-        top_p: Top-p of the requests.
-        min_p: Min-p of the requests.
-        stop: A stop string: the text of one token."""
-
-    temperature: Annotated[float, REAL] = 1.0
-    top_k: Annotated[int | None, WHOLE] = None
-    top_p: Annotated[float, REAL] = 1.0
-    min_p: Annotated[float, REAL] = 0.0
-    stop: str | None = None
+    temperature: Annotated[float, REAL, HELP["temperature"]] = 1.0
+    top_k: Annotated[int | None, WHOLE, HELP["top_k"]] = None
+    top_p: Annotated[float, REAL, HELP["top_p"]] = 1.0
+    min_p: Annotated[float, REAL, HELP["min_p"]] = 0.0
+    stop: Annotated[str | None, HELP["stop"]] = None
     requests: Annotated[str | None, HELP["requests"]] = None
 
     def read(self) -> tuple[Any, dict[str, int]]:
@@ -89,27 +82,19 @@ class Asked:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Server:
-    """How a server is reached.
+    """How a server is reached."""
 
-    Args:
-        model: The model's name, where a server has several.
-        connections: Connections to a server at once. Default: 8."""
-
-    model: str | None = None
-    connections: Annotated[int | None, WHOLE] = None
+    model: Annotated[str | None, HELP["model"]] = None
+    connections: Annotated[int | None, WHOLE, HELP["connections"]] = None
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Engine(Server):
-    """How an engine is opened.
+    """How an engine is opened."""
 
-    Args:
-        gamma: Drafted tokens per step; of a server, those that it was started with.
-        tolerance: Maximum error of log p in the engine's arithmetic. Default: that of float32."""
-
-    gamma: Annotated[int | None, WHOLE] = None
-    tolerance: Annotated[float | None, REAL] = None
+    gamma: Annotated[int | None, WHOLE, HELP["engine_gamma"]] = None
+    tolerance: Annotated[float | None, REAL, HELP["tolerance"]] = None
 
 
 ASKED, ANY_SERVER, ANY_ENGINE = Asked(), Server(), Engine()

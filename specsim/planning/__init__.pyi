@@ -27,13 +27,13 @@ from ._methods import get_method as get_method
 from ._methods import method_names as method_names
 from ._plan import Candidate as Candidate
 from ._policies._disco import Disco as Disco
-from ._policies._goodput import Cascade as Cascade
-from ._policies._goodput import Goodput as Goodput
 from ._policies._log import log_from_trace as log_from_trace
 from ._policies._policy import Policy as Policy
 from ._policies._simple import SVIP as SVIP
+from ._policies._simple import Cascade as Cascade
 from ._policies._simple import ConfidenceThreshold as ConfidenceThreshold
 from ._policies._simple import Constant as Constant
+from ._policies._simple import Goodput as Goodput
 from ._policies._simple import Heuristic as Heuristic
 from ._policies._simple import Oracle as Oracle
 from ._policies._simulate import every_policy as every_policy

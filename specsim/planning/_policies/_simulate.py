@@ -14,10 +14,17 @@ from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats, Ints
 from specsim.planning._costs import ConstantRatio, StepCost
 from specsim.planning._policies._disco import Disco
-from specsim.planning._policies._goodput import Cascade, Goodput
 from specsim.planning._policies._log import UNKNOWN, DraftLog
 from specsim.planning._policies._policy import Drafted, Policy
-from specsim.planning._policies._simple import SVIP, ConfidenceThreshold, Constant, Heuristic, Oracle
+from specsim.planning._policies._simple import (
+    SVIP,
+    Cascade,
+    ConfidenceThreshold,
+    Constant,
+    Goodput,
+    Heuristic,
+    Oracle,
+)
 
 DRAFT_COST = 0.05
 
