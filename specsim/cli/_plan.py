@@ -67,7 +67,7 @@ def plan(
     policies: option.Flag = False,
     tokens: Annotated[int | None, WHOLE] = None,
     seed: Seed = None,
-    form: Form = TEXT,
+    form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Find the best γ, its speedup and sensitivity, the best of several drafts, or of several policies."""
     from specsim.planning._measured import MeasuredStep, plan_passes, plan_recorded, plan_speeds, plan_step
@@ -81,6 +81,7 @@ def plan(
     if from_ is not None:
         recorded = partial(plan_recorded, root=seed or 0)
         return print_result(_number("from", from_, lambda folder: recorded(trace_of(Path(folder)))), form)
+    form.check_no_picture("this plan, only of one --from a trace")
     if target is not None:
         limits = given({"gamma": gamma, "max_new_tokens": tokens}) | {"temperature": temperature}
         return _print_drafts(target, draft, prompts, seed, form, limits)

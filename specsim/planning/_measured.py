@@ -13,6 +13,7 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._files import PathLike, read_cells
 from specsim.core._numbers import real, whole
+from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._tables import NONE, Piece, Shown, Table
 from specsim.core._types import Floats, Ints
 from specsim.planning._costs import MOST_GAMMA
@@ -20,7 +21,9 @@ from specsim.planning._meanings import OTHER, printed
 from specsim.planning._plan import Candidate, Ranked, Ranking, tokens_to
 from specsim.served._feasible import Value
 from specsim.served._meanings import independent_alpha
+from specsim.theory import walltime_improvement
 from specsim.traces._analysis import CONFIDENCE, document_draws
+from specsim.traces._format import reached_rows
 from specsim.traces._reader import SECONDS, Trace
 
 
@@ -123,6 +126,7 @@ class MeasuredPlan(Shown):
     choices: tuple[MeasuredChoice, ...]
     meaning: str = ""  #: what α comes from
     brackets: str = "what digits and repeated rows leave open"
+    formula: tuple[float, ...] = ()  #: the speed-ups of Theorem 3.8, where α and c were measured
 
     @property
     def best(self) -> MeasuredChoice | None:
@@ -174,6 +178,17 @@ class MeasuredPlan(Shown):
             yield f"γ = {best.gamma}: {_shown(best.speedup)} times as fast as without drafts{last}"
         elif self.choices[0].speedup is not None:
             yield "Do not speculate: no measured γ gains."
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the speed-up against γ with its interval, and that of Theorem 3.8."""
+        ax, gammas = axes_or_new(ax), [one.gamma for one in self.choices]
+        middle, low, high = np.transpose([one.speedup for one in self.choices])
+        ax.errorbar(gammas, middle, [middle - low, high - middle], fmt="o", capsize=3, label="measured")
+        ax.plot(gammas, self.formula, "s--", label="Theorem 3.8 with the measured α and c")
+        ax.axhline(1.0, color="0.6", linewidth=0.8)
+        ax.set(xlabel="drafted tokens γ", ylabel="speed-up", xticks=gammas)
+        ax.legend()
+        return ax
 
 
 def _shown(number: Floats) -> str:
@@ -256,8 +271,7 @@ def read_texts(trace: Trace) -> dict[int, Text]:
         except ValueError as error:
             raise ValueError(f"{file}:{line}: {error}") from None
     for columns, _ in trace.scan():
-        passed = columns.accepted.reshape(-1, stride)[:, :-1] == 1
-        reached = np.pad(passed, [(0, 0), (1, 0)], constant_values=True)
+        reached = reached_rows(columns.accepted, stride)
         for text, step in zip(columns.context[::stride].tolist(), reached, strict=True):
             counts[text] += step
     each = {text: [np.array(seconds[text, kind]) for kind in kinds] for text in counts}
@@ -332,7 +346,10 @@ def plan_recorded(trace: Trace, root: int = 0) -> MeasuredPlan:
         f"draft {draft} ms, target over 1, 2, … tokens {', '.join(target)} ms"
     )
     how = f"{CONFIDENCE:.0%} intervals, {len(texts)} texts resampled (seed {root})"
-    return MeasuredPlan(tuple(MeasuredChoice(gamma, *values) for gamma, values in each), said, how)
+    choices = tuple(MeasuredChoice(gamma, *values) for gamma, values in each)
+    alpha, c = float(found.alpha[0]), float(found.c[0])
+    formula = np.asarray(walltime_improvement(alpha, np.arange(1, trace.gamma + 1), c))
+    return MeasuredPlan(choices, said, how, tuple(formula.tolist()))
 
 
 def choose_draft(traces: Mapping[str, Trace], root: int = 0) -> Ranking:
@@ -346,7 +363,8 @@ def choose_draft(traces: Mapping[str, Trace], root: int = 0) -> Ranking:
         speeds[name] = found.gains[:, gamma]
         alpha, low, high = ends_of(found.alpha).tolist()
         candidate = Candidate(name, alpha, float(found.c[0]), low, high)
-        ranked.append(Ranked(candidate, gamma + 1, *ends_of(speeds[name]).tolist(), surely_worse=False))
+        gain, low, high = ends_of(speeds[name]).tolist()
+        ranked.append(Ranked(candidate, gamma + 1, gain, low, high, False))
     ranked.sort(key=lambda one: -one.improvement)
     fastest = speeds[ranked[0].candidate.name]
     ends = [ends_of(speeds[one.candidate.name] / fastest) for one in ranked]

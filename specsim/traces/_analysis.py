@@ -18,7 +18,7 @@ from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Piece, Shown, Table, bars, span
 from specsim.core._types import Floats, Ints
-from specsim.traces._format import AnyColumns, Columns, Layout, rounding
+from specsim.traces._format import AnyColumns, Columns, Layout, reached_rows, rounding
 from specsim.traces._pieces import PIECE, VALUES, bits_of, decode
 from specsim.traces._reader import Trace
 from specsim.traces._summary import Interval, TraceBounds, TraceSummary, bound_reach, summarise_with
@@ -182,11 +182,7 @@ def _contexts(columns: AnyColumns, beta: Floats, layout: Layout, entropy_of: str
     accepted = columns.accepted.reshape(-1, stride)
     begins = np.zeros(accepted.shape, dtype=bool)
     begins[:, 0] = True
-    if layout.flags:  # up to the first token that was not accepted, included
-        passed = np.pad(accepted[:, :-1] == 1, [(0, 0), (1, 0)], constant_values=True)
-        reached = np.cumprod(passed, axis=1).astype(bool)
-    else:
-        reached = begins
+    reached = reached_rows(columns.accepted, stride) if layout.flags else begins
     tokens = np.zeros((2, *accepted.shape))
     if not layout.flags:
         chances = acceptance_chances(columns, layout)

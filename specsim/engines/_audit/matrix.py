@@ -187,6 +187,14 @@ class EngineMatrix(Judged):
                 yield f"{name}, again: {command}"
         if refused := sum(audit.refused for *_, audit in self._audits()):
             yield f"{refused} audits were refused; they test nothing."
+        both = [(cell.speculative, cell.plain) for cell in self.cells if cell.plain is not None]
+        times = [
+            sum(audit.seconds for audit in side) / max(1, sum(audit.texts for audit in side))
+            for side in zip(*both, strict=True)
+        ]
+        if times and min(times) > 0.0:
+            ratio = f"{times[1] / times[0]:.2f} times as fast with it"
+            yield f"Seconds per text: {times[0]:.3g} with speculation, {times[1]:.3g} without: {ratio}."
         for order in sorted({cell.order for cell in self.cells if cell.order}):
             where = ", ".join(cell.setting for cell in self.cells if cell.order == order)
             yield f"Rows are processed in the order {order}: {where}."

@@ -15,6 +15,7 @@ from specsim.core._files import PathLike, read_columns
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
 from specsim.planning._batch._kernel import BLOCK
+from specsim.planning._plan import rates_to
 
 #: The longest prompt and output, in tokens, and the most requests of a replication.
 LONGEST, MOST_REQUESTS = 2**24, 10**7
@@ -227,15 +228,8 @@ class Workload:
                     f"alpha: the log has drafts of {len(found)}, the policy of {longest}; lower its longest"
                 )
             return found
-        rates = np.asarray(self.acceptance, dtype=np.float64)
-        if rates.ndim > 1 or not rates.size:
-            raise ValueError(f"alpha: shape {rates.shape}; give one rate, or one for each position")
-        for rate in rates.ravel().tolist():
-            check_between("alpha", rate, 0.0, 1.0, "probability")
-        if rates.ndim == 0:
-            return np.empty(0)
-        places = np.minimum(np.arange(max(longest, 1)), len(rates) - 1)
-        return np.asarray(np.cumprod(rates[places]), dtype=np.float64)
+        rates = rates_to(self.acceptance, max(longest, 1))
+        return np.cumprod(rates) if np.ndim(self.acceptance) else np.empty(0)
 
 
 class Drawn(NamedTuple):

@@ -34,6 +34,7 @@ from specsim.models import Model
 from specsim.models._base import check_pair, drawn_text, shared_contexts
 from specsim.models._drafts.sampling import draw_siblings
 from specsim.models._processed import Processed
+from specsim.traces._format import reached_rows
 from specsim.traces._reader import Trace
 
 #: The values of `DraftLog.accepted`. A trace has no test of a draft at a bonus position.
@@ -306,9 +307,7 @@ def log_from_trace(trace: Trace) -> DraftLog:
         steps = np.arange(first, min(first + per_chunk, trace.num_steps))
         drafted, p, q = trace.steps(steps)
         accepted = outcomes.reshape(-1, trace.gamma + 1)[steps]
-        # up to the first token that was not accepted, included
-        passed = np.pad(accepted[:, :-1] == ACCEPTED, [(0, 0), (1, 0)], constant_values=True)
-        kept = np.cumprod(passed, axis=1) > 0
+        kept = reached_rows(accepted, trace.gamma + 1)
         p, q, accepted = (column[kept] for column in (p, q, accepted))
         drafted = np.pad(drafted, [(0, 0), (0, 1)], constant_values=-1)[kept]
         features = read_rows(q, drafted)

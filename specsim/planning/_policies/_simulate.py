@@ -13,18 +13,18 @@ from specsim.core._checks import check_between, check_count
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats, Ints
 from specsim.planning._costs import ConstantRatio, StepCost
-from specsim.planning._policies._disco import Disco
-from specsim.planning._policies._log import UNKNOWN, DraftLog
-from specsim.planning._policies._policy import Drafted, Policy
-from specsim.planning._policies._simple import (
+from specsim.planning._policies._kinds import (
     SVIP,
     Cascade,
     ConfidenceThreshold,
     Constant,
+    Disco,
     Goodput,
     Heuristic,
     Oracle,
 )
+from specsim.planning._policies._log import UNKNOWN, DraftLog
+from specsim.planning._policies._policy import Drafted, Policy
 
 DRAFT_COST = 0.05
 
