@@ -13,7 +13,6 @@ from specsim.core._checks import check_between, check_count
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA, ConstantRatio, StepCost
-from specsim.theory import expected_tokens_by_position
 from specsim.traces._summary import Accepted
 
 #: Sensitivity: α is shifted by this in both directions, c multiplied and divided by this.
@@ -140,7 +139,8 @@ def rates_to(alpha: ArrayLike, gamma: int = 0) -> Floats:
     rates = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
     if rates.ndim != 1 or not rates.size:
         raise ValueError(f"alpha: shape {rates.shape}; give one rate, or one for each position")
-    expected_tokens_by_position(rates)  # for its checks
+    for rate in rates.tolist():
+        check_between("alpha", rate, 0.0, 1.0, "probability")
     return rates[np.minimum(np.arange(gamma or len(rates)), len(rates) - 1)]
 
 

@@ -11,10 +11,13 @@ from commands import run, says
 from refused import refused
 from served import write_log
 
-from specsim import plan
+from specsim import default_pair, plan
+from specsim.decoding import record
 from specsim.planning import MeasuredStep, alpha_of, best_gamma
-from specsim.planning._measured import plan_passes, plan_speeds
-from specsim.theory import expected_tokens_by_position
+from specsim.planning._measured import choice_of, choose_draft, plan_passes, plan_recorded, plan_speeds
+from specsim.theory import expected_tokens_by_position, walltime_improvement
+from specsim.traces import summarise
+from specsim.traces._analysis import document_draws
 
 #: LostRuins/koboldcpp#2262: γ, accepted / drafted, tokens per second; 36.0 without drafts.
 SPEEDS = [(1, ".47", "47.8"), (2, ".30", "45.5"), (3, ".23", "44.4"), (4, ".20", "41.9"), (8, ".11", "30.9")]
@@ -84,6 +87,87 @@ def test_acceptance_beyond_what_was_measured_is_never_called_the_best():
     assert (found.best.gamma, found.choices[2].unknown) == (2, "its acceptance was")
     assert "γ = 3 may be faster" in str(found)
     assert plan_passes(0.01, MeasuredStep([1, 2], [1, 2], 0.0)).best is None
+
+
+def clock(trace, draft, target):
+    """Write the seconds of a trace: of each text two passes of each kind, with the milliseconds that `draft`
+    and `target` say for a text and a number of tokens."""
+    lines = ["text,model,tokens,seconds"]
+    for text in np.unique(np.concatenate([shard.columns.context for shard in trace.shards])).tolist():
+        lines += [f"{text},draft,1,{draft(text) / 1e3:.6g}"] * 2 + [f"{text},draft,40,9"]
+        for tokens in range(1, trace.gamma + 2):
+            lines += [f"{text},target,{tokens},{target(text, tokens) / 1e3:.6g}"] * 2
+    (trace.path / "seconds.csv").write_text("\n".join(lines) + "\n")
+    return trace
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    return record(
+        tmp_path_factory.mktemp("recorded") / "trace", *default_pair(), gamma=3, steps=7 * 32, rng=1
+    )
+
+
+def test_a_recording_plans_from_its_own_rates_and_seconds(recorded):
+    clock(recorded, lambda text: 0.5, lambda text, tokens: 10 + tokens)
+    found, summary = plan_recorded(recorded), summarise(recorded)
+    passes = MeasuredStep([1, 2, 3, 4], [11, 12, 13, 14], 0.5)
+    same = plan_passes(summary.alpha_by_position, passes)
+    for one, other in zip(found.choices, same.choices, strict=True):
+        assert one.cost == pytest.approx([other.cost[0]] * 3)  # texts have the same times
+        assert (one.tokens_per_step[0], one.speedup[0]) == pytest.approx(
+            (*other.tokens_per_step[:1], other.gain)
+        )
+        assert one.speedup[1] < one.speedup[0] < one.speedup[2]
+        assert one.break_even[0] == pytest.approx(other.break_even[0])
+    assert found.best.gamma == same.best.gamma
+    assert found.choices[2].tokens_per_step[0] == pytest.approx(summary.tokens_per_step)
+    assert found.formula[1] == pytest.approx(walltime_improvement(summary.alpha_verified, 2, 0.5 / 11))
+
+
+def test_the_intervals_of_a_recording_resample_its_texts(recorded):
+    """Again in plain Python, a resample at a time."""
+    clock(recorded, lambda text: 1 + text, lambda text, tokens: 20 + tokens - text)
+    accepted = np.concatenate([shard.columns.accepted for shard in recorded.shards]).reshape(-1, 4)[:, :3]
+    lengths = (accepted == 1).sum(axis=1).reshape(7, 32)
+    speeds = []
+    for counts in document_draws(7, 0):
+        texts = np.repeat(np.arange(7), counts)
+        draft, one, four = (np.median(row) for row in (1 + texts, 21 - texts, 24 - texts))
+        speeds.append((1 + lengths[texts].mean()) / ((four + 3 * draft) / one))
+    assert plan_recorded(recorded).choices[2].speedup[1:] == pytest.approx(
+        np.quantile(speeds, [0.025, 0.975])
+    )
+
+
+def test_a_draft_is_chosen_where_its_prompts_tell(recorded, tmp_path):
+    other = record(tmp_path / "other", *default_pair(), gamma=2, steps=7 * 32, rng=2)
+    clock(recorded, lambda text: 0.1, lambda text, tokens: 10.0)
+    traces = {"fast": recorded, "slow": clock(other, lambda text: 4.0, lambda text, tokens: 10.0)}
+    ranking = choose_draft(traces)
+    assert [(one.candidate.name, one.surely_worse) for one in ranking] == [("fast", False), ("slow", True)]
+    assert ranking[0].low < ranking[0].improvement < ranking[0].high
+    assert "fast, with γ = 3: no other" in choice_of(ranking)
+    clock(other, lambda text: 0.1, lambda text, tokens: 10.0)
+    alike = choose_draft(traces)
+    assert not any(one.surely_worse for one in alike)
+    assert "do not tell" in choice_of(alike)
+    for trace in traces.values():
+        clock(trace, lambda text: 9.0, lambda text, tokens: 10.0)
+    assert choice_of(choose_draft(traces)) == "Do not speculate: every draft is slower than none."
+
+
+def test_the_command_plans_from_a_recording_and_draws_it(recorded, tmp_path):
+    clock(recorded, lambda text: 0.5, lambda text, tokens: 10 + tokens)
+    said = run("plan", "--from", recorded.path, "-o", tmp_path / "speed.png").out
+    assert "95% intervals, 7 texts resampled (seed 0)" in said
+    assert "draft 0.5 ms, target over 1, 2, … tokens 11, 12, 13, 14 ms" in said
+    assert (tmp_path / "speed.png").stat().st_size > 1000
+    path = recorded.path / "seconds.csv"
+    path.write_text("text,model,tokens,seconds\n0,draft,1,-3\n")
+    says("seconds.csv:2: seconds: -3.0 is outside (0, ∞)", "plan", "--from", recorded.path, code=2)
+    path.write_text("text,model,tokens,seconds\n0,draft,1,3\n")
+    says("--from: texts: 0 of more than one step; record at least 2", "plan", "--from", recorded.path, code=2)
 
 
 #: What a command says, a line each.

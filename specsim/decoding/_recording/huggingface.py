@@ -44,17 +44,9 @@ def probabilities(logits: Floats, **sampling: Any) -> Floats:
     return process(weights / weights.sum(axis=1, keepdims=True), **sampling)
 
 
-class Pass(NamedTuple):
-    """A pass of a model over `tokens` that it had not read."""
-
-    model: str
-    tokens: int
-    seconds: float
-
-
 @dataclass
 class CachedModel:
-    """A causal language model of transformers, its passes, and its KV cache over what it has read."""
+    """A causal language model of transformers, and its KV cache over the tokens that it has read."""
 
     model: Any
     name: str
@@ -62,7 +54,8 @@ class CachedModel:
     vocab_size: int
     read: int = 0
     cache: Any = field(default=None, repr=False)
-    passes: list[Pass] = field(default_factory=list, repr=False)
+    #: The name, the tokens that were read, and the seconds, of each pass.
+    passes: list[tuple[str, int, float]] = field(default_factory=list, repr=False)
 
     def rows(self, tokens: Sequence[int], count: int) -> Floats:
         """Rows [count, V] after each of the last `count` of all `tokens` so far; unread tokens are fed."""
@@ -110,7 +103,7 @@ class CachedModel:
         with torch.inference_mode():
             found = self.model(input_ids=fed, past_key_values=self.cache, use_cache=True)
             found.logits[0, -1, 0].item()  # which a GPU has only after the pass
-        self.passes.append(Pass(self.name, len(tokens) - self.read, time.perf_counter() - began))
+        self.passes.append((self.name, len(tokens) - self.read, time.perf_counter() - began))
         self.cache, self.read = found.past_key_values, len(tokens)
         return found.logits
 
@@ -200,7 +193,7 @@ def record_hf(
         raise ValueError(f"gamma: {gamma} exceeds the models' context of {room} tokens; draft fewer")
     texts = _encode(prompts, tokenizer, room - gamma)
     vocab_size = min(_width(big), _width(small))
-    passes: list[Pass] = []
+    passes: list[tuple[str, int, float]] = []
     first = CachedModel(big, "target", sampling, vocab_size, passes=passes)
     second = CachedModel(small, "draft", sampling, vocab_size, passes=passes)
     for model in (first, second):
@@ -214,7 +207,7 @@ def record_hf(
         clock.write("text,model,tokens,seconds\n")
         for step in trajectory(first, second, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
             add(step.text, step.drafted, step.accepted, step.p, step.q)
-            clock.writelines(f"{step.text},{one.model},{one.tokens},{one.seconds:.4g}\n" for one in passes)
+            clock.writelines(f"{step.text},{name},{tokens},{spent:.4g}\n" for name, tokens, spent in passes)
             passes.clear()
             if step.text > done:
                 done = step.text
@@ -246,9 +239,7 @@ def trajectory(
             q[i] = draft.rows(tokens + drafted, 1)[0]
             if i < gamma:
                 drafted.append(int(draw_siblings(tree.draft_sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
-        for i in reversed(
-            range(gamma if measured else 0)
-        ):  # a pass over one token last: they follow each other
+        for i in reversed(range(gamma * measured)):  # one token last: such passes follow each other
             target.rows(tokens + drafted[:i], 1)
             target.forget(len(tokens) - 1)
         p = target.rows(tokens + drafted, gamma + 1)

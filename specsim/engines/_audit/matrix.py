@@ -187,11 +187,8 @@ class EngineMatrix(Judged):
                 yield f"{name}, again: {command}"
         if refused := sum(audit.refused for *_, audit in self._audits()):
             yield f"{refused} audits were refused; they test nothing."
-        both = [(cell.speculative, cell.plain) for cell in self.cells if cell.plain is not None]
-        times = [
-            sum(audit.seconds for audit in side) / max(1, sum(audit.texts for audit in side))
-            for side in zip(*both, strict=True)
-        ]
+        sides = zip(*((cell.speculative, cell.plain) for cell in self.cells if cell.plain), strict=True)
+        times = [sum(one.seconds for one in side) / max(1, sum(one.texts for one in side)) for side in sides]
         if times and min(times) > 0.0:
             ratio = f"{times[1] / times[0]:.2f} times as fast with it"
             yield f"Seconds per text: {times[0]:.3g} with speculation, {times[1]:.3g} without: {ratio}."

@@ -229,7 +229,7 @@ class Workload:
                 )
             return found
         rates = rates_to(self.acceptance, max(longest, 1))
-        return np.cumprod(rates) if np.ndim(self.acceptance) else np.empty(0)
+        return np.asarray(np.cumprod(rates) if np.ndim(self.acceptance) else np.empty(0))
 
 
 class Drawn(NamedTuple):

@@ -2,17 +2,20 @@
 Python."""
 
 import os
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import says
+from commands import run, says
 
 import specsim
 from specsim import rules
 from specsim.decoding import record_hf
 from specsim.decoding._recording.huggingface import CachedModel, check_tokenizers, load, trajectory
+from specsim.planning._measured import plan_recorded
 from specsim.traces import summarise
 
 torch = pytest.importorskip("torch")
@@ -95,6 +98,21 @@ def test_a_recording_is_a_trace_whose_flags_agree_with_its_rows(recorded):
     assert recorded.provenance["temperature"] == 0.9
 
 
+def test_the_seconds_of_all_passes_lie_beside_a_recording(recorded):
+    path = recorded.path / "seconds.csv"
+    lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
+    count = Counter((model, int(tokens)) for _, model, tokens, _ in lines)
+    texts, steps = 5 * len(PROMPTS), recorded.num_steps
+    assert sum(n for (model, _), n in count.items() if model == "draft") == 4 * steps
+    assert count["draft", 1] >= 4 * steps - texts  # all but those over prompts
+    assert count["target", 4] >= steps - texts
+    assert count["target", 1] == count["target", 2] == count["target", 3] >= texts
+    assert all(float(seconds) > 0.0 for *_, seconds in lines)
+    assert plan_recorded(recorded).choices[2].tokens_per_step[0] == pytest.approx(
+        summarise(recorded).tokens_per_step
+    )
+
+
 def test_a_wrong_rule_is_seen_in_its_recording(pair, tmp_path):
     how = {"gamma": 3, "max_new_tokens": 60, "rule": "lenience:lenience=0.3", "rng": 1}
     summary = summarise(record_hf(tmp_path / "trace", *pair, PROMPTS * 5, **how))
@@ -109,6 +127,7 @@ def test_the_same_seed_records_the_same(pair, tmp_path):
     )
     tokens = [trace.steps(np.arange(trace.num_steps))[0].tolist() for trace in (one, two, other)]
     assert tokens[0] == tokens[1] != tokens[2]
+    assert [shard.sha256 for shard in one.shards] == [shard.sha256 for shard in two.shards]  # without times
 
 
 def test_texts_end_at_their_length_and_where_the_context_is_full(pair, tmp_path):
@@ -236,5 +255,9 @@ def test_at_the_command_line(pair, tmp_path):
     arguments = ["--target", str(pair[0]), "--draft", str(pair[1]), "--prompts", str(prompts)]
     arguments += ["--max-new-tokens", "10", "--seed", "4"]
     says("steps of 2 texts", "trace", "record", tmp_path / "trace", *arguments)
+    words = [*arguments[:6], "--draft", str(pair[0]), "--gamma", "2", "--tokens", "20", "--seed", "1"]
+    found = run("plan", *words).out
+    assert "α: accepted / tested tokens" in found
+    assert re.search(r"do not tell|Do not speculate|no other draft", found)
     prompts.write_text('{"text": "import os"}\n', encoding="utf-8")
     says('line 1: has no "prompt"; write', "trace", "record", tmp_path / "again", *arguments, code=2)
