@@ -90,8 +90,7 @@ def test_acceptance_beyond_what_was_measured_is_never_called_the_best():
 
 
 def clock(trace, draft, target):
-    """Write the seconds of a trace: of each text two passes of each kind, with the milliseconds that `draft`
-    and `target` say for a text and a number of tokens."""
+    """Write seconds beside a trace: of each text two passes of each kind, with these milliseconds."""
     lines = ["text,model,tokens,seconds"]
     for text in np.unique(np.concatenate([shard.columns.context for shard in trace.shards])).tolist():
         lines += [f"{text},draft,1,{draft(text) / 1e3:.6g}"] * 2 + [f"{text},draft,40,9"]
@@ -220,14 +219,7 @@ def test_converted_rates_are_those_of_the_steps_that_were_counted():
 @refused(
     (lambda: alpha_of(acceptance_rate="51%"), "acceptance_rate: 51% has no α without"),
     (lambda: alpha_of(), "give exactly one"),
-    (
-        lambda: plan_speeds([(1, MEAN, "1.5", "0")]),
-        "speed: 0 with gamma 1 is not above 0",
-    ),
-    (
-        lambda: plan_speeds([(1, MEAN, "2.5", "2")]),
-        "2.5 is outside .1, 2. for gamma 1",
-    ),
+    (lambda: plan_speeds([(1, MEAN, "2.5", "2")]), "2.5 is outside .1, 2. for gamma 1"),
     (lambda: MeasuredStep([2, 3], [1, 2], 0.0), "no pass over 1 token"),
     (lambda: MeasuredStep([1], [1], 0.0), "or none over more"),
     (lambda: MeasuredStep([1, 2], [1], 0.0), "times: 1 for 2 tokens"),
