@@ -317,7 +317,7 @@ class Resampled(NamedTuple):
 
     @property
     def cost(self) -> Floats:
-        """[1 + R, γ] the time of a step with so many drafted tokens, likewise."""
+        """[1 + R, γ] the time of a step of 1, 2, … γ drafted tokens, likewise."""
         return (self.seconds[2:] / self.seconds[1]).T + self.c[:, None] * np.arange(1, len(self.seconds) - 1)
 
     @property

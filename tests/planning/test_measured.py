@@ -26,28 +26,15 @@ PASSES = {1: 8.47, 2: 13.49, 3: 15.64, 5: 20.67, 8: 28.13}
 
 
 MEAN = "tokens_per_step"
+#: Tables of these speeds and passes.
+FILES = Path(__file__).parent / "measured"
 
 
-@pytest.fixture
-def files(tmp_path):
-    (tmp_path / "passes.csv").write_text(
-        "ms,tokens,batch\n" + "".join(f"{ms},{width},1\n" for width, ms in reversed(PASSES.items()))
-    )
-    (tmp_path / "two.csv").write_text(
-        "batch,tokens,ms\n" + "".join(f"{b},{b * n},{b * ms}\n" for n, ms in PASSES.items() for b in (1, 2))
-    )
-    rows = "".join(f"x,{speed},{gamma}, {float(rate):.0%}\n" for gamma, rate, speed in reversed(SPEEDS))
-    (tmp_path / "speeds.csv").write_text("note,speed,gamma, acceptance_rate\n" + rows)
-    (tmp_path / "less.csv").write_text("speed,gamma\n40,2\n")
-    (tmp_path / "all.csv").write_text("note,speed,gamma,acceptance_rate\n" + rows + "y,36.0,0,\n")
-    return tmp_path
-
-
-def test_the_best_gamma_of_measured_speeds(files):
+def test_the_best_gamma_of_measured_speeds():
     rows = [word for gamma, rate, speed in SPEEDS for word in ("--speeds", f"{gamma}={rate},{speed}")]
     rows += ["--speeds", "0=36.0"]
-    by_option, by_file = (run("plan", *one, "--json", cwd=files) for one in (rows, ["--speeds", "all.csv"]))
-    more = run("plan", "--speeds", "speeds.csv", "--speeds", "0=36.0", "--json", cwd=files)
+    by_option, by_file = (run("plan", *one, "--json", cwd=FILES) for one in (rows, ["--speeds", "all.csv"]))
+    more = run("plan", "--speeds", "speeds.csv", "--speeds", "0=36.0", "--json", cwd=FILES)
     assert by_option.out == by_file.out == more.out
     found = json.loads(by_file.out)
     assert (found["best"], [one["gamma"] for one in found["choices"]]) == (1, [1, 2, 3, 4, 8])
@@ -67,11 +54,11 @@ def test_repeated_runs_widen_the_interval():
     assert one.speedup[2] > 2.2 > 1.95 > one.speedup[1]
 
 
-def test_measured_passes_are_taken_as_they_are(files):
+def test_measured_passes_are_taken_as_they_are():
     """A straight line through them would be 16 % off at width 1."""
     words = ("plan", "--alpha", "acceptance-rate:3.20/7,gamma=7")
-    twice = run(*words, "--measured", "two.csv,1", "--batch", "2", "--json", cwd=files)
-    once = json.loads(run(*words, "--measured", "two.csv,0.5", "--json", cwd=files).out)
+    twice = run(*words, "--measured", "two.csv,1", "--batch", "2", "--json", cwd=FILES)
+    once = json.loads(run(*words, "--measured", "two.csv,0.5", "--json", cwd=FILES).out)
     assert [a["cost"] for a in json.loads(twice.out)["choices"]] == [
         pytest.approx(b["cost"]) for b in once["choices"]
     ]
@@ -174,9 +161,9 @@ SAYS = (Path(__file__).parent / "meanings.txt").read_text(encoding="utf-8").spli
 
 
 @pytest.mark.parametrize("line", SAYS)
-def test_a_plan_says_what_it_made_of_what_was_given(line, files):
+def test_a_plan_says_what_it_made_of_what_was_given(line):
     command, said = line.removeprefix("refused: ").split(" => ")
-    says(said, *command.split(), code=2 if line.startswith("refused: ") else 0, cwd=files)
+    says(said, *command.split(), code=2 if line.startswith("refused: ") else 0, cwd=FILES)
 
 
 def test_shares_by_position_are_lengths_of_a_log(tmp_path):

@@ -5,11 +5,9 @@ import pytest
 from commands import run
 from refused import refused
 
-from specsim import default_pair, open_trace
-from specsim.decoding import record
 from specsim.planning._plan import Candidate, plan, rank_drafts
 from specsim.theory import operations_factor, optimal_gamma, walltime_improvement
-from specsim.traces import summarise
+from specsim.traces import default_trace, summarise
 
 
 @pytest.mark.parametrize(("alpha", "c"), [(0.8, 0.05), (0.6, 0.1), (0.95, 0.01), (0.1, 0.3)])
@@ -61,16 +59,8 @@ def test_drafts_are_ranked_by_what_they_gain():
     assert few.low < few.improvement < few.high
 
 
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory):
-    target, draft = default_pair()
-    folder = tmp_path_factory.mktemp("plan") / "trace"
-    record(folder, target, draft, gamma=4, steps=100, rng=1)
-    return folder
-
-
-def test_a_plan_from_a_trace_has_its_own_rates(trace):
-    summary = summarise(open_trace(trace))
+def test_a_plan_from_a_trace_has_its_own_rates():
+    summary = summarise(default_trace())
     found = plan(summary.alpha_by_position, 0.05)
     assert found.measured == 4
     assert found.choices[4].tokens_per_step == pytest.approx(summary.tokens_per_step)
@@ -97,9 +87,9 @@ def test_bad_input_is_named(call):
 # --- the command -----------------------------------------------------------------------------------------
 
 
-def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
-    assert "beyond the log" in run("plan", trace, "--c", "0.01").out
-    drafts = "small=7500/10000,0.02", "large=8200/10000,0.11", f"logged={trace},0.05"
+def test_the_command_plans_from_a_trace_and_ranks_drafts():
+    assert "beyond the log" in run("plan", "ngram-trace", "--c", "0.01").out
+    drafts = "small=7500/10000,0.02", "large=8200/10000,0.11", f"logged={default_trace().path},0.05"
     lines = run("plan", *(word for draft in drafts for word in ("--draft", draft))).out.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["small", "large", "logged"]
     assert "surely worse" in lines[2]

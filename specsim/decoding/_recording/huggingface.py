@@ -33,7 +33,7 @@ from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
 from specsim.traces._reader import SECONDS, Trace, open_trace
 
-#: One step in so many, from the second of each text on, also measures passes of the target over fewer tokens.
+#: One step in 8, from the second of each text on, also measures passes of the target over fewer tokens.
 MEASURED_EVERY = 8
 INSTALL = "pip install torch transformers"
 
