@@ -145,10 +145,14 @@ class EngineMatrix(Judged):
         return replace(runs[0], seconds=sum(run.seconds for run in runs)) if runs else None
 
     def size(self) -> str:
-        return (
-            f"Battery {self.battery}, version {self.version}: {len(self.cells)} settings, {self.tokens:,} "
-            f"tokens each. The probability of a false alarm is at most {BUDGET:g} in all."
-        )
+        sides = zip(*((cell.speculative, cell.plain) for cell in self.cells if cell.plain), strict=True)
+        times = [sum(one.seconds for one in side) / max(1, sum(one.texts for one in side)) for side in sides]
+        said = f"Battery {self.battery}, version {self.version}: {len(self.cells)} settings, {self.tokens:,} "
+        said += f"tokens each. The probability of a false alarm is at most {BUDGET:g} in all."
+        if times and min(times) > 0.0:
+            ratio = f"{times[1] / times[0]:.2f} times as long"
+            said += f" A text takes {times[0]:.3g} s with speculation, {times[1]:.3g} s without, {ratio}."
+        return said
 
     @property
     def findings(self) -> list[Finding]:
@@ -187,11 +191,6 @@ class EngineMatrix(Judged):
                 yield f"{name}, again: {command}"
         if refused := sum(audit.refused for *_, audit in self._audits()):
             yield f"{refused} audits were refused; they test nothing."
-        sides = zip(*((cell.speculative, cell.plain) for cell in self.cells if cell.plain), strict=True)
-        times = [sum(one.seconds for one in side) / max(1, sum(one.texts for one in side)) for side in sides]
-        if times and min(times) > 0.0:
-            ratio = f"{times[1] / times[0]:.2f} times as fast with it"
-            yield f"Seconds per text: {times[0]:.3g} with speculation, {times[1]:.3g} without: {ratio}."
         for order in sorted({cell.order for cell in self.cells if cell.order}):
             where = ", ".join(cell.setting for cell in self.cells if cell.order == order)
             yield f"Rows are processed in the order {order}: {where}."

@@ -660,6 +660,7 @@ def test_a_battery_is_asked_of_open_engines(pair, two_settings):
         cell.speculative.tests for cell in named.cells
     ]
     assert found.engine == "specsim"
+    assert re.search(r"A text takes \S+ s with speculation, \S+ s without, [\d.]+ times as long", str(found))
     assert audit_matrix(ours, pair, battery="small", tokens=300, rng=1).cells[0].plain is None
     with pytest.raises(TypeError, match="gamma: an open engine takes no options"):
         audit_matrix(ours, pair, tokens=1, gamma=3)
