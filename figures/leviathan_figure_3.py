@@ -30,6 +30,6 @@ def draw(table: pa.Table) -> Figure:
         axis.set_ylim(0.0, 25.0)
         axis.set_xlabel("acceptance probability α")
         axis.set_ylabel("γ with the largest improvement")
-        axis.set_title("the best γ against α")
+        axis.set_title("The best γ against α")
         axis.legend(loc="upper left")
         return figure

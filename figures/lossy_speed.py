@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._columns import groups, where
-from figures._palette import COLORS, GREY, figure_style, heading
+from figures._palette import COLORS, DARK_COLORS, GREY, figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 TITLE = "Speed against bias of lossy rules on the n-gram pair"
 TABLES = ("lossy_speed",)
 
-#: Colour and marker of each line; both parameters of typical acceptance have one colour.
+#: Colour and marker of each line.
 MARKS = {
     "lenience": (COLORS[0], "o-"),
     "scaled_lenience": (COLORS[1], "s-"),
     "greedy_lenience": (COLORS[2], "^-"),
     "typical, epsilon": (COLORS[3], "D-"),
-    "typical, delta": (COLORS[3], "P--"),
+    "typical, delta": (DARK_COLORS[0], "P--"),
     "cascade_opt": (COLORS[4], "v-"),
 }
 #: Up to which total variation and how many tokens the second panel goes.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "Synthetic acceptance at one nominal length"
+TITLE = "Synthetic acceptance of engines, set to one mean length"
 TABLES = ("synthetic_acceptance",)
 
 #: Independent acceptances are what the others are compared with.
@@ -50,7 +50,7 @@ def draw(table: pa.Table) -> Figure:
         axes[0, 0].set_title("probability of this many tokens")
         axes[0, 0].set_xlabel("tokens per step")
         axes[0, 1].set_title("standard deviation (thin: bias of the mean)")
-        axes[0, 1].set_xlabel("nominal mean of tokens per step")
+        axes[0, 1].set_xlabel("tokens per step, as set")
         axes[1, 0].set_title(f"improvement, fitted at γ = {fitted['gamma']}")
         axes[1, 0].set_xlabel("drafted tokens γ")
         axes[1, 0].locator_params(axis="x", integer=True)
@@ -61,7 +61,8 @@ def draw(table: pa.Table) -> Figure:
         axes[1, 1].xaxis.set_major_formatter("{x:g}")
         handles, labels = axes[1, 1].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=-(-len(handles) // 2))
-        heading(figure, f"{TITLE}: {fitted['length']:g} tokens per step, c = {fitted['c']:g}")
+        set_to = f"set to {fitted['length']:g} tokens per step, c = {fitted['c']:g}"
+        heading(figure, f"Synthetic acceptance of engines, {set_to}")
         return figure
 
 

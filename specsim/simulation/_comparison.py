@@ -416,7 +416,8 @@ def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
             closed = [row for row in points if row.theory is not None]
             drafts, theory = [row.drafts for row in closed], [row.theory or 0.0 for row in closed]
             axis.plot(drafts, theory, color=color, linestyle="-", linewidth=0.7)
-        axis.set(xlabel="drafts K", ylabel="probability that one of them is accepted", ylim=(0.0, 1.02))
+        axis.set(ylabel="probability that one of them is accepted", ylim=(0.0, 1.02))
+        axis.set_xlabel("drafts K (thin lines: closed forms; colours: how drafts are drawn, as in α*)")
         axis.set_title(f"Acceptance by number of drafts, and its bounds α*: {pair}")
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
         return figure
