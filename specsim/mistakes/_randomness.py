@@ -15,8 +15,9 @@ from specsim.mistakes._rows import within
 
 #: The family of these mistakes in data/mistakes.toml.
 FAMILY = "reused randomness"
-#: The token whose uniform is that of a test, where not each token after the accepted ones is.
-RECOVERED, BONUS = 1, 2
+#: The token whose uniform is that of a test, where not each token after the accepted ones is; or of the first
+#: test, each of them.
+RECOVERED, BONUS, FIRST = 1, 2, 3
 
 
 def one_test(rng: np.random.Generator, steps: int, count: int) -> Floats:
@@ -37,16 +38,24 @@ def one_test_chances(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
 def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, only: float) -> Ints:
     u = rng.random(draft_tokens.shape)
     accepted = ref.first_failure(ref.ratio_test(u, draft_tokens, p[:, :-1], q))
-    last = u[np.arange(len(p)), np.minimum(accepted, u.shape[1] - 1)]
-    if only:
+    last = u[np.arange(len(p)), 0 if only == FIRST else np.minimum(accepted, u.shape[1] - 1)]
+    if only in (RECOVERED, BONUS):
         last = np.where((accepted == u.shape[1]) == (only == BONUS), last, rng.random(len(p)))
     return ref.pack_output(draft_tokens, accepted, ref.last_token(draft_tokens, p, q, accepted, last))
 
 
 @of_chain
 def test_draws_too_law(tokens: Sequence[int], p: Rows, q: Rows, only: float) -> StepLaw:
-    """After a rejection the uniform lies above the ratio; after the whole draft, below the last."""
+    """After a rejection the uniform lies above the ratio; after the whole draft, below the last.
+
+    That of the first test lies below its ratio wherever this passes."""
     passed, part = ratios(tokens, p, q), laws.by_rows(within)
+    if only == FIRST:
+        (first, *follow), ratio = laws.follow_rows(tokens, p, q), float(passed[0])
+        return stop_law(passed), [
+            part(first, low=ratio, high=1.0),
+            *(part(row, low=0.0, high=ratio) for row in follow),
+        ]
     *follow, bonus = laws.follow_rows(tokens, p, q)
     if only != BONUS:
         follow = [part(row, low=float(ratio), high=1.0) for row, ratio in zip(follow, passed, strict=True)]

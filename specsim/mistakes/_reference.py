@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from specsim.core._types import Floats, Ints
 from specsim.mistakes._base import Mistake, named
 from specsim.mistakes._laws import Row, Rows, StepLaw, as_given, chain_law, ratios
+from specsim.mistakes._rows import Parts, drawn_from, excess
 from specsim.rules._common.tokenwise import kept_by_rows
 
 
@@ -49,11 +50,6 @@ def first_failure(passed: Any) -> Ints:
 def last_success(passed: Any) -> Ints:
     """The number of the last test [B, γ] that passes, from 1; 0 if none does."""
     return (passed * np.arange(1, passed.shape[1] + 1)).max(axis=1)
-
-
-def excess(p: Floats, q: Floats, x: Ints | None = None, **values: float) -> Floats:
-    """The residual (p - q)₊."""
-    return np.maximum(p - q, 0.0)
 
 
 def mask_drafted(p: Floats, q: Floats, x: Ints, **values: float) -> Floats:
@@ -201,10 +197,14 @@ def mistake(
     return named(name, verify=function, law=law)
 
 
+def drawing(parts: Parts) -> dict[str, Any]:
+    """The parts of `verify` that draw the last token."""
+    return {
+        "recover": lambda p, q, x, **values: parts.recovered(p, q, **values),
+        "bonus": lambda p, q, **values: parts.bonus(p, **values),
+    }
+
+
 def of_last(name: str, weights: Callable[..., Floats]) -> Mistake:
     """A mistake that draws the last token from weights(rows, **values), those of a residual or a bonus."""
-    return mistake(
-        name,
-        recover=lambda p, q, x, **values: weights(excess(p, q), **values),
-        bonus=lambda p, q, **values: weights(p, **values),
-    )
+    return mistake(name, **drawing(drawn_from(weights)[0]))

@@ -5,7 +5,7 @@ token, which `Mistake.law` is given, and so it serves where only emitted tokens 
 tests, and as diagnoses of engines."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -31,9 +31,18 @@ def normalised(weights: Floats, otherwise: Floats) -> Floats:
     return np.divide(weights, total, out=otherwise.copy(), where=total > 0.0)
 
 
+def excess(p: Floats, q: Floats, *_: Any, **values: float) -> Floats:
+    """The residual (p - q)₊."""
+    return np.maximum(p - q, 0.0)
+
+
+def as_is(rows: Floats, **values: float) -> Floats:
+    return rows
+
+
 def residual(p: Floats, q: Floats) -> Floats:
     """(p - q)₊, normalised; p where that is nothing."""
-    return normalised(np.maximum(p - q, 0.0), p)
+    return normalised(excess(p, q), p)
 
 
 def ratio(p: Floats, q: Floats) -> Floats:
@@ -55,6 +64,11 @@ def above(rows: Floats, fraction: float) -> Floats:
 def likeliest(rows: Floats, k: float) -> Floats:
     """top-k: the k likeliest tokens of each row, the lowest among ties."""
     return np.where((-rows).argsort(axis=-1, kind="stable").argsort(axis=-1) < k, rows, 0.0)
+
+
+def excess_of_likeliest(p: Floats, q: Floats, k: float) -> Floats:
+    """The residual where only the k likeliest entries of q are known, and the others are taken for 0."""
+    return excess(p, likeliest(q, k))
 
 
 def in_parts(rows: Floats, parts: float) -> Floats:
@@ -100,9 +114,9 @@ def heaviest_of_tiles(rows: Floats, size: float) -> Floats:
     return np.where(first, tiles, 0.0).reshape(number, count * size)[:, :ids]
 
 
-def on_grid(rows: Floats, bits: float) -> Floats:
-    """The share of the points 0, 2^-bits, … that fall to each token in an inverse CDF."""
-    ends = np.ceil(normalised(rows, rows).cumsum(axis=1) * 2.0**bits)
+def on_grid(rows: Floats, bits: float, first: float = 0.0) -> Floats:
+    """The share of the points (first + 0, 1, …)·2^-bits that fall to each token in an inverse CDF."""
+    ends = np.ceil(normalised(rows, rows).cumsum(axis=1) * 2.0**bits - first)
     return np.diff(ends, axis=1, prepend=0.0)
 
 
@@ -248,26 +262,39 @@ LAWS: dict[str, Callable[..., Floats]] = {
 }
 
 
+#: How many of the likeliest entries of q a residual knows.
+KNOWN = (0, 8, 16, 20, 32, 50, 64, 100, 128, 256, 512, 1000, 1024, 2048, 4096)
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a mistake changes of a step: `accepted(p, q, **values)` gives the chances [n, V] of accepting,
-    `last(rows, **values)` weights of its last token, of (p - q)₊ and, unless `residual_alone`, of a bonus."""
+    `recovered(p, q, **values)` and `bonus(p, **values)` weights of its last token; `said` what is special."""
 
-    accepted: Callable[..., Floats] | None = None
-    last: Callable[..., Floats] | None = None
-    residual_alone: bool = False
+    accepted: Callable[..., Floats] = lambda p, q, **values: ratio(p, q)
+    recovered: Callable[..., Floats] = excess
+    bonus: Callable[..., Floats] = as_is
+    said: str = ""
 
     def of_first(self, pair: Pair, **values: float) -> tuple[Floats, Floats]:
         """The law of a step's first token, and the chance of accepting each."""
-        chance = pair.chance if self.accepted is None else self.accepted(pair.p, pair.q, **values)
-        left = pair.residual
-        if self.last is not None:
-            left = normalised(self.last(np.maximum(pair.p - pair.q, 0.0), **values), left)
+        chance = self.accepted(pair.p, pair.q, **values)
+        left = normalised(self.recovered(pair.p, pair.q, **values), pair.residual)
         return pair.emitted(accepted=chance, recovered=left), chance
 
     def of_bonus(self, p: Floats, **values: float) -> Floats:
-        last = None if self.residual_alone else self.last
-        return p if last is None else normalised(last(p, **values), p)
+        return normalised(self.bonus(p, **values), p)
+
+
+def drawn_from(weights: Callable[..., Floats], said: str = "") -> list[Parts]:
+    """The last token is drawn from weights(rows, **values), of (p - q)₊ or of the row of a bonus; then the
+    same of recovered tokens alone, and of bonuses alone."""
+    both = Parts(recovered=lambda p, q, **values: weights(excess(p, q), **values), bonus=weights, said=said)
+    return [
+        both,
+        replace(both, bonus=as_is, said=f"{said} Only recovered tokens are wrong."),
+        replace(both, recovered=excess, said=f"{said} Only bonuses are wrong."),
+    ]
 
 
 #: Mistakes of some ids: weights(rows, **values) that the last token of a step is drawn from.
@@ -279,16 +306,30 @@ OF_IDS: dict[str, Callable[..., Floats]] = {
     "tiles_share_noise": heaviest_of_tiles,
     "likeliest_only": likeliest,
 }
-#: Mistakes that many ids show, and few may not.
-PARTS: dict[str, Parts] = {
-    "ratio_epsilon": Parts(lambda p, q, epsilon: ratio(p, q + epsilon)),
-    "clamped_draft": Parts(lambda p, q, epsilon: ratio(p, np.maximum(q, epsilon))),
-    "float16_ratio": Parts(partial(rounded_ratio, dtype=np.float16)),
-    "bfloat16_ratio": Parts(partial(rounded_ratio, dtype=dtype_of("bfloat16"))),
-    "coarse_test": Parts(lambda p, q, bits: np.ceil(ratio(p, q) * 2.0**bits) / 2.0**bits),
-    "coarse_draw": Parts(last=on_grid),
-    "floored_race": Parts(last=partial(late_race, floored=True)),
-    "race_epsilon": Parts(last=partial(late_race, floored=False)),
-    "residual_epsilon": Parts(last=lambda rows, epsilon: rows + epsilon, residual_alone=True),
-    **{name: Parts(last=weights) for name, weights in OF_IDS.items()},
+#: Mistakes that many ids show, and few may not; the first parts are those of the catalogue's, the others
+#: those of further versions.
+PARTS: dict[str, list[Parts]] = {
+    "ratio_epsilon": [Parts(lambda p, q, epsilon: ratio(p, q + epsilon))],
+    "clamped_draft": [Parts(lambda p, q, epsilon: ratio(p, np.maximum(q, epsilon)))],
+    "float16_ratio": [Parts(partial(rounded_ratio, dtype=np.float16))],
+    "bfloat16_ratio": [Parts(partial(rounded_ratio, dtype=dtype_of("bfloat16")))],
+    "coarse_test": [Parts(lambda p, q, bits: np.ceil(ratio(p, q) * 2.0**bits) / 2.0**bits)],
+    "coarse_draw": [
+        *drawn_from(on_grid),
+        *drawn_from(partial(on_grid, first=0.5), " Its values are the middles of cells."),
+    ],
+    "floored_race": drawn_from(partial(late_race, floored=True)),
+    "race_epsilon": drawn_from(partial(late_race, floored=False)),
+    "residual_epsilon": [
+        Parts(recovered=lambda p, q, epsilon: excess(p, q) + epsilon),
+        drawn_from(lambda rows, epsilon: rows + epsilon, " So it is to the rows of bonuses.")[0],
+    ],
+    "resamples_target": [
+        Parts(
+            recovered=partial(excess_of_likeliest, k=k),
+            said=f" q is known of its {k:,} likeliest ids." * (k > 0),
+        )
+        for k in KNOWN
+    ],
+    **{name: drawn_from(weights) for name, weights in OF_IDS.items()},
 }

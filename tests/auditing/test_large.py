@@ -127,12 +127,14 @@ def seen_of(function, steps=8 * CASE.round_steps):
     ]
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_tokens_have_the_law_of_the_mistakes_parts_and_no_other(name):
+@pytest.mark.parametrize(("name", "version"), [(name, i) for name in PARTS for i in range(len(PARTS[name]))])
+def test_tokens_have_the_law_of_the_mistakes_parts_and_no_other(name, version):
     mistake = mistakes.get(":".join([name, VISIBLE[name]]) if name in VISIBLE else name)
+    mistake, parts = large.versions(mistake)[version]
     seen = seen_of(mistake.function)
-    assert min(fit(one.under(mistake)) for one in seen) > FALSE_ALARM
-    assert name in FAINT or min(fit(one.right) for one in seen) < FALSE_ALARM
+    assert min(fit(one.under(mistake, parts)) for one in seen) > FALSE_ALARM
+    # over a hundred ids a residual that knows many entries of q is right
+    assert name in FAINT or version > 3 or min(fit(one.right) for one in seen) < FALSE_ALARM
 
 
 @pytest.mark.slow

@@ -9,9 +9,10 @@ the shape of those that failed."""
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +25,17 @@ from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import Span, count_span
 from specsim.auditing._checks.tables import Bins
 from specsim.auditing._diagnosis import posterior as odds
-from specsim.auditing._diagnosis.likelihood import Prediction
+from specsim.auditing._diagnosis.likelihood import Prediction, log_mean_exp
 from specsim.auditing._diagnosis.reproduction import Audited, count_steps, flat
-from specsim.auditing._results.audit import CALLS
+from specsim.auditing._results.audit import CALLS, CaseResult
 from specsim.auditing._verifier.arrays import read_tokens
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.requests import RowsAsked
 from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.mistakes import Mistake
-from specsim.mistakes._rows import PARTS, Pair
+from specsim.mistakes._reference import drawing, verify
+from specsim.mistakes._rows import PARTS, Pair, Parts
 
 #: Points of a grid of parameters, and the total variations that some thousand tokens of each kind can tell.
 POINTS, TOLD = 16, (0.03, 0.1, 0.3)
@@ -49,13 +51,16 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """Images of the tokens of each kind of row [K, bins], in one order, and the steps of the case."""
+    """Images of the tokens of each kind of row [K, bins], in one order, and the steps of the case.
+
+    Impossible tokens have no image."""
 
     name: str
     case: ShapesCase
     order: int
     counts: Ints
     steps: list[Steps]
+    impossible: int = 0
 
     @cached_property
     def banks(self) -> dict[int, tuple[Bank, list[Bins]]]:
@@ -68,20 +73,27 @@ class Seen:
             )
         return found
 
+    def _compared(self, bins: Floats, possible: float = 1.0) -> odds.Seen:
+        """The counts under laws of images, and the impossible tokens, if there are any, under their share."""
+        support = Prediction(np.array([[possible, 1.0 - possible]]))
+        both = [(support, np.array([[self.counts.sum(), self.impossible]]))]
+        return [(Prediction(bins), self.counts), *both[: self.impossible]]
+
     @property
     def right(self) -> odds.Seen:
-        return [(Prediction(np.full(self.counts.shape, 1.0 / PIT_BINS)), self.counts)]
+        return self._compared(np.full(self.counts.shape, 1.0 / PIT_BINS))
 
-    def under(self, mistake: Mistake) -> odds.Seen:
+    def under(self, mistake: Mistake, parts: Parts) -> odds.Seen:
         """The images under the law of a mistake, of tokens that are reached as often as its chances say."""
-        parts, found = PARTS[mistake.name], np.zeros(self.counts.shape)
+        found, reached = np.zeros(self.counts.shape), 0.0
         for ids, (bank, bins) in self.banks.items():
             first, chance = parts.of_first(Pair(bank.p, bank.q), **mistake.values)
             laws, accepted = (first, parts.of_bonus(bank.p, **mistake.values)), (bank.q * chance).sum(axis=1)
             shares = np.sum([_shares(one, accepted) for one in self.steps if one.ids == ids], axis=0)
+            reached += shares.sum()
             for of, law in zip(shares, laws, strict=True):
                 found += of[:, None] * [one.of(row) for one, row in zip(bins, law, strict=True)]
-        return [(Prediction(found / found.sum(axis=1, keepdims=True)), self.counts)]
+        return self._compared(found / found.sum(axis=1, keepdims=True), found.sum() / reached)
 
 
 def _shares(steps: Steps, accepted: Floats) -> Floats:
@@ -94,20 +106,28 @@ def _shares(steps: Steps, accepted: Floats) -> Floats:
 
 
 def seen_in(audited: Audited) -> Seen | None:
-    """The tokens of the failed case of changing shape of fewest ids, its planned steps; None without one."""
+    """The tokens of the failed case of changing shape of fewest ids, its planned steps; None without one.
+
+    A case in which nothing but impossible tokens shows comes last, and then has the shapes of a server."""
     cases = [(one, audited.subject.case(one.case)) for one in audited.failed]
     among = [(one, case) for one, case in cases if isinstance(case, ShapesCase)]
     if not among:
         return None
-    result, case = min(among, key=lambda one: sum(one[1].vocab_sizes))
+
+    def order(one: tuple[CaseResult, ShapesCase]) -> tuple[bool, bool, int]:
+        clear = any(table.rejected for table in one[0].tables)
+        return not clear, not (clear or one[1].together), sum(one[1].vocab_sizes)
+
+    result, case = min(among, key=order)
     key, steps = case_key(audited.root, result.case), max(result.steps, result.planned)
     span = Span(result.case, key, result.steps, steps - result.steps)
     more = count_span(audited.subject, span, audited.in_time).counts
     begin = ShapesTally(case).axes.first("kind of row")
     images = (result.counts["images"] + more["images"])[begin : begin + len(case.kinds)]
     even = images.sum(axis=2, keepdims=True) / PIT_BINS
-    order = int(((images - even) ** 2 / np.maximum(even, 1.0)).sum(axis=(0, 2)).argmax())
-    return Seen(result.case, case, order, images[:, order], list(_steps(case, key, steps)))
+    clearest = int(((images - even) ** 2 / np.maximum(even, 1.0)).sum(axis=(0, 2)).argmax())
+    impossible = int((result.counts["impossible"] + more["impossible"]).sum())
+    return Seen(result.case, case, clearest, images[:, clearest], list(_steps(case, key, steps)), impossible)
 
 
 def _steps(case: ShapesCase, key: Key, steps: int) -> Iterator[Steps]:
@@ -119,12 +139,34 @@ def _steps(case: ShapesCase, key: Key, steps: int) -> Iterator[Steps]:
         yield Steps(ids, np.concatenate([one.places for one in some]), np.concatenate(drafted))
 
 
+@cache
+def versions(mistake: Mistake) -> list[tuple[Mistake, Parts]]:
+    """`mistake` and its parts, then those of its versions, whose verifier draws the last token from these."""
+    own, *others = PARTS[mistake.name]
+    made = [
+        (
+            replace(mistake, mechanism=mistake.mechanism + one.said, verify=partial(verify, **drawing(one))),
+            one,
+        )
+        for one in others
+    ]
+    return [(mistake, own), *made]
+
+
 def score(mistake: Mistake, seen: Seen) -> odds.Scored:
-    return odds.fitted(mistake, mistake.parameters, seen.under, POINTS, TOLD)
+    """`mistake` in its likeliest version; each is as probable as the others."""
+    found = [
+        odds.fitted(one, one.parameters, partial(seen.under, parts=parts), POINTS, TOLD)
+        for one, parts in versions(mistake)
+    ]
+    best, mean = odds.likeliest_of(found), log_mean_exp([one.log_likelihood for one in found])
+    return replace(best, log_likelihood=mean, near=best.near + mean - best.log_likelihood)
 
 
-#: The cases, and the most steps of each, and ids in one row of all its steps; those of cases in small calls.
-CASES, STEPS, IDS, FURTHER_STEPS = ("diagnosis, zeros", "diagnosis, moving rows"), 2**12, 2**27, 2**17
+#: The cases, and the most steps of each, and ids in one row of all its steps; those of cases in small calls,
+#: and those with seeds, of which each may cost a generator.
+CASES, STEPS, IDS = ("diagnosis, zeros", "diagnosis, moving rows"), 2**12, 2**27
+FURTHER_STEPS, SEEDED_STEPS = 2**17, 2**15
 #: The most numbers in p and q of a call, as in the cases of a server, and those of a step for each id.
 NUMBERS, OF_A_STEP = 10**8, 7
 #: The key of their random numbers.
@@ -169,6 +211,18 @@ class LargeCalls(VerifierSource):
         return read_tokens(answers, rows.draft_tokens, lengths, self.case.vocab_size, asked.first)
 
 
+@dataclass(frozen=True)
+class Seeded(VerifierSource):
+    """Steps with a seed each, or without seeds."""
+
+    seeded: bool = True
+
+    def extras(self, key: Key, first: int, rows: Any) -> dict[str, Any]:
+        begin = (crc32(self.case.name.encode()) << 20) + first
+        seeds = [begin + s if self.seeded else None for s in range(len(rows.draft_tokens))]
+        return super().extras(key, first, rows) | {"seeds": seeds}
+
+
 def shape_that_failed(audited: Audited) -> tuple[int, int] | None:
     """(rows of a call, ids) where the tests are clearest, as many rows as fit; None without any."""
     failed = [one for one in audited.failed if one.kernel == CALLS]
@@ -188,15 +242,17 @@ def shape_that_failed(audited: Audited) -> tuple[int, int] | None:
 
 
 def outcomes_of(
-    audited: Audited, cases: Sequence[Case], rows: int = 0, ids: int = 0
+    audited: Audited, cases: Sequence[Case], rows: int = 0, ids: int = 0, seeded: bool | None = None
 ) -> list[tuple[Case, Ints]]:
-    """The cases with the counts of their outcomes, in calls of that shape if one is given.
+    """The cases with the counts of their outcomes, in calls of a shape, or with seeds or without, if given.
 
     Empty if the verifier breaks the contract in one."""
     subject, seen = audited.subject, list[tuple[Case, Ints]]()
     for case in cases:
         audited.in_time()
         source, steps = VerifierSource(subject.callee, case, subject.timeout), FURTHER_STEPS
+        if seeded is not None:
+            source, steps = Seeded(subject.callee, case, subject.timeout, seeded=seeded), SEEDED_STEPS
         if ids:
             source = LargeCalls(subject.callee, case, subject.timeout, rows=rows, ids=ids)
             steps = max(rows, min(STEPS, IDS // ids))

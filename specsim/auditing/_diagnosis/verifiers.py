@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -134,7 +135,8 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         if found.named:
             break
     if not found.named:
-        if exact_there and (elsewhere := _elsewhere(of_law, audited) or _in_large_rows(of_law, audited)):
+        elsewhere = _elsewhere(of_law, audited, seen, exact_there)
+        if elsewhere := elsewhere or (_in_large_rows(of_law, audited) if exact_there else None):
             return elsewhere
         said, code = families.of_steps(seen, EXACT)
         if not said and exact_there:
@@ -148,25 +150,38 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
     return odds.conclude(found, done * len(cases), shown=shown)
 
 
-def _elsewhere(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | None:
-    """The mistakes that explain the steps without q, or those of calls in a shape that failed."""
-    small, (_, *without_q) = (diagnostic_cases(audited.subject.declared, one) for one in (False, True))
-    places = [("where q is None; with q", without_q, 0, 0)]
-    failed = [audited.subject.case(one.case) for one in audited.failed]
+def _elsewhere(
+    mistakes: Sequence[Mistake], audited: Audited, small: Outcomes, exact_there: bool
+) -> Diagnosis | None:
+    """The mistakes that explain the steps without q, or those of calls in a shape that failed, where those of
+    the `small` cases are exact; else those of rows that have a seed, or have none."""
+    declared, places = audited.subject.declared, list[tuple[str, Sequence[Case], dict[str, Any]]]()
+    cases: Sequence[Case] = [case for case, _ in small]
+    if not exact_there and declared.seeds:
+        places += [(f"in rows {of} a seed", cases, {"seeded": of == "with"}) for of in ("with", "without")]
+    failed = [audited.subject.case(one.case) for one in audited.failed] if exact_there else []
+    if exact_there:
+        _, *without_q = diagnostic_cases(declared, further=True)
+        places.append(("where q is None; with q its steps are exact", without_q, {}))
     places += [
-        (f"in case {one.name!r}; in other small cases", [one], 0, 0) for one in failed if _enumerable(one)
+        (f"in case {one.name!r}; in other small cases its steps are exact", [one], {})
+        for one in failed
+        if _enumerable(one)
     ]
-    if (shape := large.shape_that_failed(audited)) is not None:
+    if exact_there and (shape := large.shape_that_failed(audited)) is not None:
         rows, ids = shape
-        where = f"in calls of {rows} rows over {ids:,} ids; in small calls"
-        fit = [one for one in small if one.name in large.CASES and one.vocab_size <= ids]
-        places.append((where, fit, rows, ids))
-    for where, cases, rows, ids in places:
-        if not (seen := large.outcomes_of(audited, cases, rows, ids)):
+        where = f"in calls of {rows} rows over {ids:,} ids; in small calls its steps are exact"
+        fit = [one for one in cases if one.name in large.CASES and one.vocab_size <= ids]
+        places.append((where, fit, {"rows": rows, "ids": ids}))
+    for where, there, how in places:
+        if not (seen := large.outcomes_of(audited, there, **how)):
             continue
         found = odds.posterior(*_by_outcomes(mistakes, seen, audited.in_time), len(mistakes))
+        if exact_there and len(found.named) > 1:  # those that explain the other small cases too, if any does
+            both = _by_outcomes([one.mistake for one, _ in found.named], [*small, *seen], audited.in_time)
+            found = max(odds.posterior(*both, len(mistakes)), found, key=lambda one: bool(one.named))
         if found.named:
-            shown = f"It does so {where} its steps are exact.", ""
+            shown = f"It does so {where}.", ""
             result = odds.conclude(found, sum(int(counts.sum()) for _, counts in seen), shown=shown)
             # what it does in some calls alone cannot be declared
             return replace(result, named=tuple(replace(one, lossy=False) for one in result.named))
