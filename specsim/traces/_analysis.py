@@ -99,7 +99,7 @@ class _Contexts(NamedTuple):
     entropy: Floats  #: NaN where q is not known
     passed: Floats  #: 1 accepted, 0 rejected, NaN not tested
     begins: NDArray[np.bool_]  #: whether a step begins here
-    tokens: Floats  #: [2, N] without flags, where a step begins, bounds on the standard rule's tokens; else 0
+    tokens: Floats  #: [2, N] bounds on the tokens that the standard rule emits; none where there are flags
 
 
 @checked
@@ -182,11 +182,11 @@ def _contexts(columns: AnyColumns, beta: Floats, layout: Layout, entropy_of: str
     accepted = columns.accepted.reshape(-1, stride)
     begins = np.zeros(accepted.shape, dtype=bool)
     begins[:, 0] = True
-    reached = reached_rows(columns.accepted, stride) if layout.flags else begins
-    tokens = np.zeros((2, *accepted.shape))
-    if not layout.flags:
-        chances = acceptance_chances(columns, layout)
-        tokens[..., 0] = 1.0 + bound_reach(chances, beta.reshape(2, -1, stride)).sum(axis=2)
+    if layout.flags:
+        reached, tokens = reached_rows(columns.accepted, stride), np.empty((2, 0))
+    else:
+        reached, chances = begins, acceptance_chances(columns, layout)
+        tokens = 1.0 + bound_reach(chances, beta.reshape(2, -1, stride)).sum(axis=2)
     entropy = entropies(columns, entropy_of, reached.ravel())
     if not layout.bonus and entropy_of == "q":
         entropy[np.broadcast_to(np.arange(stride) == stride - 1, reached.shape)[reached]] = np.nan
@@ -196,19 +196,18 @@ def _contexts(columns: AnyColumns, beta: Floats, layout: Layout, entropy_of: str
         entropy=entropy,
         passed=np.where(accepted >= 0, accepted, np.nan)[reached],
         begins=begins[reached],
-        tokens=tokens[:, reached],
+        tokens=tokens,
     )
 
 
 def _groups(found: _Contexts, belongs: Ints, least: Any, most: Any, slack: float) -> tuple[Group, ...]:
     """The groups 0, 1, … that contexts belong to, -1 for none; empty groups are omitted."""
-    inside = belongs >= 0
-    size = len(least)
+    numbers, size = belongs + 1, len(least) + 1
 
-    def total(values: Any) -> Floats:
-        return np.asarray(np.bincount(belongs[inside], np.asarray(values, np.float64)[inside], size))
+    def total(values: Any = None) -> Any:
+        return np.bincount(numbers, values, size)[1:]
 
-    contexts = total(np.ones(len(belongs)))
+    contexts = total()
     tested, accepted = total(np.isfinite(found.passed)), total(found.passed == 1)
     low, high = (total(end) / np.maximum(contexts, 1) for end in found.beta)
     found_groups = []
@@ -229,12 +228,13 @@ def _by_entropy(found: _Contexts, bins: int, slack: float) -> tuple[Group, ...]:
     return _groups(found, belongs, edges[:-1], edges[1:], slack)
 
 
-def document_draws(documents: int, root: int) -> Ints:
+def document_draws(documents: int, root: int) -> Floats:
     """[`RESAMPLES`, D] the counts of each of D `documents` in resamples with replacement."""
-    return np.random.default_rng(root).multinomial(documents, np.full(documents, 1 / documents), RESAMPLES)
+    drawn = np.random.default_rng(root).multinomial(documents, np.full(documents, 1 / documents), RESAMPLES)
+    return drawn.astype(np.float64)  # once, for the products
 
 
-def outer_quantiles(draws: Ints, low: Any, high: Any, below: Any) -> Interval:
+def outer_quantiles(draws: Floats, low: Any, high: Any, below: Any) -> Interval:
     """Outer quantiles of a ratio of sums [D] over documents: `low` and `high` bound the numerator."""
     base, tail = draws @ below, (1 - CONFIDENCE) / 2
     least, most = np.quantile((draws @ low) / base, tail), np.quantile((draws @ high) / base, 1 - tail)

@@ -1,8 +1,7 @@
 """One pass over rows: β, the row's checksum, and whether its numbers are probabilities.
 
 A row is measured piece by piece (`_pieces`), float32 at about the speed of memory; 16-bit rows, with twice as
-many numbers per byte, are bound by arithmetic. Those of float16 are read two numbers at a time where their
-length is even; that would gain bfloat16 less than a tenth.
+many numbers per byte, are bound by arithmetic, and are read two numbers at a time where their length is even.
 
 The checksum of a row of p, in words x_i of 32 bits (or 16), and of q, in words y_i, is the sum mod 2^32 of
 f(x_i)·(2i + 1) + f(y_i)·(2i + 1 + `Q_OFFSET`), f(x) = x ⊕ (x >> 15), taken in blocks that Horner's rule
@@ -20,8 +19,7 @@ from specsim.core._files import read_table
 from specsim.core._kernels import Kernel, inner_summary_kernel, kernel, summary_kernel
 from specsim.core._types import Floats, Ints
 from specsim.traces._format import LABELS, AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
-from specsim.traces._pieces import MEASURE_SINGLE, PIECE, bits_of, decode, fold, keeps_subnormals
-from specsim.traces._pieces import measure_float16_pairs as measure_pairs
+from specsim.traces._pieces import PAIRS, PIECE, SINGLE, bits_of, decode, fold, keeps_subnormals
 from specsim.traces._truncated import NO_TOKEN, bound_rows
 
 #: The faults of a row.
@@ -146,9 +144,9 @@ def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
     return inner_summary_kernel(measure_dense)
 
 
-_MEASURE_DENSE = {dtype: _make_measure(piece, numbers=1) for dtype, piece in MEASURE_SINGLE.items()}
+_MEASURE_DENSE = {dtype: _make_measure(piece, numbers=1) for dtype, piece in SINGLE.items()}
 #: Of rows with an even number of numbers.
-_MEASURE_PAIRS = {"float16": _make_measure(measure_pairs, numbers=2)}
+_MEASURE_PAIRS = {dtype: _make_measure(piece, numbers=2) for dtype, piece in PAIRS.items()}
 
 
 def _weighted(words: NDArray[Any], offset: Any = 0) -> NDArray[np.uint32]:

@@ -2,7 +2,7 @@
 
 Each kernel takes the words of p and of q, and the weight of the first number, and returns the two sums that
 `_checksums` makes the checksum of, all words combined by "or", and the three sums of numbers. A piece is at
-most `PIECE` words, of 16 bits, or of 32 for float32 and two numbers of float16. It is small enough that a
+most `PIECE` words, of 16 bits, or of 32 for float32 and two numbers of 16 bits. It is small enough that a
 second loop finds it in the first cache, and large enough that starting a loop costs little. The loops have no
 branch and 32-bit lanes, so that the compiler vectorises them; one with wider lanes is apart, since it would
 narrow the vectors of the others.
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from specsim.core._kernels import Kernel, inner_kernel, inner_summary_kernel, kernel
 
 #: Words that the loops take at a time.
-PIECE = 512
-LOW_HALF = np.uint32(0xFFFF)
+PIECE = 1024
+LOW_HALF, HIGH_HALF = np.uint32(0xFFFF), np.uint32(0xFFFF0000)
 #: Where float32 has the exponent and fraction of a float16 number.
 FLOAT16_BITS = np.uint32(0x7FFF << 13)
 FLOAT16_SCALE = 2.0**112
@@ -112,64 +112,75 @@ def _high_float16(word):  # type: ignore[no-untyped-def]
     return np.uint32(np.uint32(word >> np.uint32(3)) & FLOAT16_BITS)
 
 
-@inner_summary_kernel
-def _sum_float16_pairs(p_words, q_words, weight):  # type: ignore[no-untyped-def]
-    """The sums of words that hold two numbers, whose weights are w and w + 2. Halves of words without signs
-    are added by adding the words; over both halves of words y, h the upper ones, it is Σ y - 2^16 Σ h + Σ
-    h."""
-    part = upper = q_words_sum = q_upper = bits = np.uint32(0)
-    p_sum = q_sum = overlap = np.float32(0)
-    for i in range(p_words.size):
-        x = np.uint32(p_words[i])
-        y = np.uint32(q_words[i])
-        bits = np.uint32(bits | np.uint32(x | y))
-        p_low = _low_float16(x)
-        p_high = _high_float16(x)
-        q_low = _low_float16(y)
-        q_high = _high_float16(y)
-        p_sum += as_float32(p_low) + as_float32(p_high)
-        q_sum += as_float32(q_low) + as_float32(q_high)
-        overlap += as_float32(min(p_low, q_low)) + as_float32(min(p_high, q_high))
-        both = np.uint32(x + y)
-        above = np.uint32(both >> np.uint32(16))
-        part = np.uint32(part + np.uint32(np.uint32(np.uint32(both & LOW_HALF) + above) * weight))
-        upper = np.uint32(upper + above)
-        q_words_sum = np.uint32(q_words_sum + y)
-        q_upper = np.uint32(q_upper + np.uint32(y >> np.uint32(16)))
-        weight = np.uint32(weight + np.uint32(4))
-    part = np.uint32(part + np.uint32(upper + upper))
-    q_part = np.uint32(np.uint32(q_words_sum - np.uint32(q_upper << np.uint32(16))) + q_upper)
-    return part, q_part, bits, p_sum, q_sum, overlap
+@inner_kernel
+def _low_bfloat16(word):  # type: ignore[no-untyped-def]
+    return np.uint32(word << np.uint32(16))
 
 
-@inner_summary_kernel
-def _overlap_of_float16_pairs(p_words, q_words):  # type: ignore[no-untyped-def]
-    overlap = 0.0
-    for i in range(p_words.size):
-        x = np.uint32(p_words[i])
-        y = np.uint32(q_words[i])
-        overlap += np.float64(np.uint32(min(_low_float16(x), _low_float16(y))).view(np.float32))
-        overlap += np.float64(np.uint32(min(_high_float16(x), _high_float16(y))).view(np.float32))
-    return overlap
+@inner_kernel
+def _high_bfloat16(word):  # type: ignore[no-untyped-def]
+    return np.uint32(word & HIGH_HALF)
 
 
-@inner_summary_kernel
-def measure_float16_pairs(p_words, q_words, weight):  # type: ignore[no-untyped-def]
-    """Sums up to 1 of multiples of 2^-24 are exact in float32; larger ones are summed again in float64."""
-    part, q_part, bits, p_sum, q_sum, single = _sum_float16_pairs(p_words, q_words, weight)
-    overlap = np.float64(single)
-    if overlap * FLOAT16_SCALE >= 1.0:
-        overlap = _overlap_of_float16_pairs(p_words, q_words)
-    p_total = np.float64(p_sum) * FLOAT16_SCALE
-    q_total = np.float64(q_sum) * FLOAT16_SCALE
-    return part, q_part, bits, p_total, q_total, overlap * FLOAT16_SCALE
+def _make_pairs(low: Kernel, high: Kernel, scale: float) -> Kernel:
+    """Words that hold two numbers, low(word) and high(word) times `scale`, whose weights are w and w + 2."""
+
+    def sum_words(p_words, q_words, weight):  # type: ignore[no-untyped-def]
+        """Halves of words without signs are added by adding the words; over both halves of words y, h the
+        upper ones, it is Σ y - 2^16 Σ h + Σ h."""
+        part = upper = q_words_sum = q_upper = bits = np.uint32(0)
+        p_sum = q_sum = overlap = np.float32(0)
+        for i in range(p_words.size):
+            x = np.uint32(p_words[i])
+            y = np.uint32(q_words[i])
+            bits = np.uint32(bits | np.uint32(x | y))
+            p_low = low(x)
+            p_high = high(x)
+            q_low = low(y)
+            q_high = high(y)
+            p_sum += as_float32(p_low) + as_float32(p_high)
+            q_sum += as_float32(q_low) + as_float32(q_high)
+            overlap += as_float32(min(p_low, q_low)) + as_float32(min(p_high, q_high))
+            both = np.uint32(x + y)
+            above = np.uint32(both >> np.uint32(16))
+            part = np.uint32(part + np.uint32(np.uint32(np.uint32(both & LOW_HALF) + above) * weight))
+            upper = np.uint32(upper + above)
+            q_words_sum = np.uint32(q_words_sum + y)
+            q_upper = np.uint32(q_upper + np.uint32(y >> np.uint32(16)))
+            weight = np.uint32(weight + np.uint32(4))
+        part = np.uint32(part + np.uint32(upper + upper))
+        q_part = np.uint32(np.uint32(q_words_sum - np.uint32(q_upper << np.uint32(16))) + q_upper)
+        return part, q_part, bits, p_sum, q_sum, overlap
+
+    def overlap_of_words(p_words, q_words):  # type: ignore[no-untyped-def]
+        overlap = 0.0
+        for i in range(p_words.size):
+            x = np.uint32(p_words[i])
+            y = np.uint32(q_words[i])
+            overlap += np.float64(as_float32(min(low(x), low(y))))
+            overlap += np.float64(as_float32(min(high(x), high(y))))
+        return overlap
+
+    sums, exact_overlap = inner_summary_kernel(sum_words), inner_summary_kernel(overlap_of_words)
+
+    def measure_words(p_words, q_words, weight):  # type: ignore[no-untyped-def]
+        """Sums up to 1 of float16, multiples of 2^-24, are exact in float32; others take float64."""
+        part, q_part, bits, p_sum, q_sum, single = sums(p_words, q_words, weight)
+        overlap = np.float64(single)
+        if scale == 1.0 or overlap * scale >= 1.0:
+            overlap = exact_overlap(p_words, q_words)
+        return part, q_part, bits, np.float64(p_sum) * scale, np.float64(q_sum) * scale, overlap * scale
+
+    return inner_summary_kernel(measure_words)
 
 
+PAIRS = {
+    "float16": _make_pairs(_low_float16, _high_float16, FLOAT16_SCALE),
+    "bfloat16": _make_pairs(_low_bfloat16, _high_bfloat16, 1.0),
+}
 VALUES = {"float32": as_float32, "float16": as_float16, "bfloat16": as_bfloat16}
 #: Of words that hold one number.
-MEASURE_SINGLE = {
-    name: _make_single(value, fold if name == "float32" else _keep) for name, value in VALUES.items()
-}
+SINGLE = {name: _make_single(value, fold if name == "float32" else _keep) for name, value in VALUES.items()}
 
 
 def bits_of(rows: NDArray[Any]) -> NDArray[Any]:
