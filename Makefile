@@ -75,11 +75,12 @@ docs: $(DOCS)
 
 results-pages: $(STAMP)
 	$(BIN)/python -m experiments --pages
-	$(BIN)/python -m figures kill_matrix speed_against_bias acceptance_by_drafts logged_models methods
+	$(BIN)/python -m figures kill_matrix speed_against_bias acceptance_by_drafts logged_models measured_speed methods
 	cp results/figures/kill_matrix.svg docs/results/kill-matrix.svg
 	cp results/figures/speed_against_bias.svg docs/pareto.svg
 	cp results/figures/acceptance_by_drafts.svg docs/drafts.svg
 	cp results/figures/logged_models.svg docs/logs.svg
+	cp results/figures/measured_speed.svg docs/measured.svg
 	cp results/figures/methods.svg docs/methods.svg
 
 bundled-data: $(STAMP)

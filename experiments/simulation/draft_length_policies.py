@@ -18,6 +18,11 @@ TITLE = "Policies that choose γ, on the same drafts"
 WEIGHTS, COSTS = (0.0, 0.6), (0.05, 0.2)
 LENGTH, FAST_LENGTH = 100_000, 8_000
 TRAINED = 0.25
+#: What a row has of a policy.
+COLUMNS = (
+    "policy", "steps", "tokens", "drafted", "tokens_per_step", "speedup", "time_per_token", "best_constant",
+    "difference",
+)  # fmt: skip
 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
@@ -32,23 +37,10 @@ def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
         train, test = log.split(TRAINED)
         for c in COSTS:
             for one in simulate_policies(test, every_policy(train, test), draft_cost=c):
-                rows.append(
-                    {
-                        "pair": "n-gram pair" if weight == 0 else f"draft moved by {weight:g}",
-                        "alpha_context": test.alpha_context,
-                        "c": c,
-                        "policy": one.policy,
-                        "steps": one.steps,
-                        "tokens": one.tokens,
-                        "drafted": one.drafted,
-                        "tokens_per_step": one.tokens_per_step,
-                        "speedup": one.speedup,
-                        "time_per_token": one.time_per_token,
-                        "best_constant": one.best_constant,
-                        "difference": one.difference,
-                        "difference_error": one.error,
-                    }
-                )
+                pair = "n-gram pair" if weight == 0 else f"draft moved by {weight:g}"
+                known = {"pair": pair, "alpha_context": test.alpha_context, "c": c}
+                counted = {name: getattr(one, name) for name in COLUMNS}
+                rows.append(known | counted | {"difference_error": one.error})
             done += 1
             if progress is not None:
                 progress(done, len(WEIGHTS) * len(COSTS))

@@ -72,6 +72,10 @@ def test_two_logs_are_measured_with_both_rules_beside_the_formula(fast):
         assert standard[-1]["tokens_per_step"] > standard[-1]["formula"], "acceptances cling together"
 
 
+def test_measured_speeds_are_no_larger_than_free_verification_allows(fast):
+    assert all(row["speedup"] < row["formula"] < row["free"] for row in fast("measured_speed").to_pylist())
+
+
 # --- acceptance against temperature ----------------------------------------------------------------------
 
 

@@ -105,9 +105,7 @@ def test_a_recording_plans_from_its_own_rates_and_seconds(recorded):
             (*other.tokens_per_step[:1], other.gain)
         )
         assert one.speedup[1] < one.speedup[0] < one.speedup[2]
-        assert one.break_even[0] == pytest.approx(other.break_even[0])
     assert found.best.gamma == same.best.gamma
-    assert found.choices[2].tokens_per_step[0] == pytest.approx(summary.tokens_per_step)
     assert found.formula[1] == pytest.approx(walltime_improvement(summary.alpha_verified, 2, 0.5 / 11))
 
 
