@@ -47,9 +47,8 @@ def test_the_best_gamma_of_measured_speeds():
 
 
 def test_repeated_runs_widen_the_interval():
-    one = plan_speeds(
-        [(0, "", "", "20"), (2, MEAN, "2.0", "40"), (2, "acceptance_rate", "0.60", "44")]
-    ).choices[0]
+    rows = [(0, "", "", "20"), (2, MEAN, "2.0", "40"), (2, "acceptance_rate", "0.60", "44")]
+    one = plan_speeds(rows).choices[0]
     assert (one.gain, one.tokens_per_step[1]) == (pytest.approx(2.1), pytest.approx(1.95))
     assert one.speedup[2] > 2.2 > 1.95 > one.speedup[1]
 
@@ -89,9 +88,8 @@ def clock(trace, draft, target):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    return record(
-        tmp_path_factory.mktemp("recorded") / "trace", *default_pair(), gamma=3, steps=7 * 32, rng=1
-    )
+    folder = tmp_path_factory.mktemp("recorded") / "trace"
+    return record(folder, *default_pair(), gamma=3, steps=7 * 32, rng=1)
 
 
 def test_a_recording_plans_from_its_own_rates_and_seconds(recorded):
@@ -101,9 +99,7 @@ def test_a_recording_plans_from_its_own_rates_and_seconds(recorded):
     same = plan_passes(summary.alpha_by_position, passes)
     for one, other in zip(found.choices, same.choices, strict=True):
         assert one.cost == pytest.approx([other.cost[0]] * 3)  # texts have the same times
-        assert (one.tokens_per_step[0], one.speedup[0]) == pytest.approx(
-            (*other.tokens_per_step[:1], other.gain)
-        )
+        assert one.speedup[0] == pytest.approx(other.gain)
         assert one.speedup[1] < one.speedup[0] < one.speedup[2]
     assert found.best.gamma == same.best.gamma
     assert found.formula[1] == pytest.approx(walltime_improvement(summary.alpha_verified, 2, 0.5 / 11))
@@ -119,9 +115,8 @@ def test_the_intervals_of_a_recording_resample_its_texts(recorded):
         texts = np.repeat(np.arange(7), counts)
         draft, one, four = (np.median(row) for row in (1 + texts, 21 - texts, 24 - texts))
         speeds.append((1 + lengths[texts].mean()) / ((four + 3 * draft) / one))
-    assert plan_recorded(recorded).choices[2].speedup[1:] == pytest.approx(
-        np.quantile(speeds, [0.025, 0.975])
-    )
+    ends = np.quantile(speeds, [0.025, 0.975])
+    assert plan_recorded(recorded).choices[2].speedup[1:] == pytest.approx(ends)
 
 
 def test_a_draft_is_chosen_where_its_prompts_tell(recorded, tmp_path):
