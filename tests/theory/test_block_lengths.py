@@ -5,7 +5,6 @@ from fractions import Fraction as F
 import numpy as np
 import pytest
 from conftest import PAIR_FLAVOURS, rational_pair
-from refused import refused
 
 from specsim.theory import acceptance_rate, accepted_tokens, block_range, expected_tokens
 from specsim.theory._enumeration import prove
@@ -133,21 +132,3 @@ def test_the_pairs_of_two_tokens_are_symmetric():
             a = alpha * part / 10
             one, other = (accepted_tokens([b + 1 - alpha, alpha - b], [b, 1 - b], 5) for b in (a, alpha - a))
             assert one == other
-
-
-@refused(
-    (lambda: accepted_tokens([0.5, 0.5], [0.5, 0.5], 13), r"gamma: 13 gives 2\^13 drafts"),
-    (lambda: accepted_tokens([0.5, 0.5], [0.5, 0.5], 0), "gamma: 0"),
-    (lambda: accepted_tokens([0.5, 0.5], [1.0], 2), "rows of 2 and 1 tokens"),
-    (lambda: accepted_tokens([0.5, 0.6], [0.5, 0.5], 2), "p: sums to 1.1"),
-    (lambda: accepted_tokens([F(1, 2), F(1, 3)], [F(1), F(0)], 2), "p: .*is not a pmf"),
-    (lambda: accepted_tokens([[1, 0], [0, 1]], [[1, 0], [0, 1]], 2), "start: a table"),
-    (lambda: accepted_tokens([[1, 0]], [[1, 0]], 2, ([1, 0], [1, 0])), "p: 1 rows of 2 tokens"),
-    (lambda: accepted_tokens({1}, [0.5, 0.5], 2), TypeError, "p: a set; give a pmf"),
-    (lambda: accepted_tokens("ab", [0.5, 0.5], 2), TypeError, "p: a str; give a pmf"),
-    (lambda: accepted_tokens(None, [0.5, 0.5], 2), TypeError, "p: a NoneType; give a pmf"),
-    (lambda: block_range(1.5, 2), "alpha: 1.5"),
-    (lambda: block_range(0.5, 13), "gamma: 13"),
-)
-def test_what_is_out_of_range_is_named(call):
-    call()

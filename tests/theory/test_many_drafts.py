@@ -7,7 +7,6 @@ from math import factorial
 import numpy as np
 import pytest
 from conftest import awkward_pairs, rational_rows
-from refused import refused
 from scipy.optimize import linprog
 
 from specsim.models import TableModel, Tree
@@ -224,23 +223,6 @@ def test_gumbel_agreement_of_awkward_rows():
         overlap = acceptance_rate(p, q)
         value = gumbel_agreement(p, q)
         assert overlap / (2 - overlap) - 1e-12 <= value <= overlap + 1e-12
-
-
-@refused(
-    (lambda p, q: optimal_acceptance(p, q, 0), "drafts: 0 is not at least 1"),
-    (lambda p, q: optimal_acceptance(p, q, 1.5), TypeError, "drafts: expected an int, got float"),
-    (lambda p, q: optimal_acceptance(p, q, True), TypeError, "got bool"),
-    (lambda p, q: optimal_acceptance(p, q, 3, "top"), "3 distinct tokens cannot be drawn from 2"),
-    (lambda p, q: optimal_acceptance(p, q, 2, "greedy"), "draft_sampling: 'greedy' is unknown; give one of"),
-    (lambda p, q: optimal_acceptance(p, [1.0], 1), r"shapes \(2,\) and \(1,\)"),
-    (lambda p, q: optimal_acceptance([p, p], [q, q], 1), "two rows over one vocabulary"),
-    (lambda p, q: naive_matching_acceptance(p, [0.5, 0.6], 1), "q: sums to 1.1"),
-    (lambda p, q: k_seq_acceptance(p, q, 2, 2.5), r"rho: 2.5 is outside \[1, 2\]"),
-    (lambda p, q: k_seq_acceptance(p, q, 2, float("nan")), "rho: nan"),
-    (lambda p, q: without_replacement_acceptance(p, q, 3), "3 distinct tokens"),
-)  # fmt: skip
-def test_what_is_out_of_range_is_named(call):
-    call([0.5, 0.5], [0.25, 0.75])
 
 
 def test_too_many_orders_are_refused():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refused import refused
 
 from specsim import simulate
 from specsim.models import TableModel
@@ -19,7 +18,6 @@ from specsim.theory import (
     markov_steps,
     memory_access_factor,
     non_iterative_acceptance,
-    operations_factor,
     optimal_gamma,
     oracle_improvement,
     walltime_improvement,
@@ -157,30 +155,3 @@ def test_second_order_contexts_are_read_as_a_table_model_reads_them():
     assert twice.tokens_per_step != pytest.approx(
         found.tokens_per_step
     )  # the order of the two tokens matters
-
-
-@refused(
-    (lambda: walltime_improvement(1.2, 3, 0.1), "alpha: 1.2 is outside"),
-    (lambda: walltime_improvement(0.5, 3, -0.1), "c: -0.1 is not a ratio"),
-    (lambda: walltime_improvement(0.5, 3, np.nan), "c: nan"),
-    (lambda: walltime_improvement(0.5, 1.5, 0.1), "gamma: 1.5 is not an integer"),
-    (lambda: operations_factor(0.5, 3, np.inf), "c_hat: inf"),
-    (lambda: optimal_gamma(0.5, 0.1, max_gamma=0), "max_gamma: 0"),
-    (lambda: oracle_improvement(1.0, 0.0), "without bound"),
-    (lambda: acceptance_rate([1.0], [1.0], lenience=0.0), "lenience: 0.0 is outside"),
-    (lambda: divergence([0.5, 0.5], [1.0]), "give rows over one vocabulary"),
-    (lambda: beam_acceptance([0.5, 0.5], [0.5, 0.5], 2, 1), "1 ≤ width ≤ drafted ≤ 2"),
-    (lambda: beam_acceptance([0.5, np.nan], [0.5, 0.5], 1, 1), "finite scores"),
-    (lambda: expected_tokens_by_position([]), "alphas: none; give one"),
-    (lambda: expected_tokens_by_position([0.5, 1.1]), "1.1 is outside"),
-    (lambda: markov_steps(P, Q, 0), "gamma: 0"),
-    (lambda: markov_steps(P, Q[0], 1), "give tables of one shape"),
-    (lambda: markov_steps(P[:2], Q[:2], 1), "give tables of one shape"),
-    (
-        lambda: markov_steps(np.full([3] * 8, 1 / 3), np.full([3] * 8, 1 / 3), 1),
-        "2187 contexts are more than",
-    ),
-    (lambda: markov_steps(np.eye(2), np.eye(2), 1), "more than one stationary distribution"),
-)
-def test_values_out_of_range_are_named(call):
-    call()

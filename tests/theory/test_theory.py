@@ -5,7 +5,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from conftest import PAIR_FLAVOURS, rational_pair
-from refused import refused
 
 from specsim.theory import acceptance_rate, accepted_law, expected_tokens
 
@@ -64,19 +63,3 @@ def test_the_acceptance_rate_of_many_rows():
     p, q = np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([0.25, 0.75])
     assert acceptance_rate(p, q).tolist() == [0.75, 0.25]
     assert acceptance_rate(p[:, None], np.array([q, q, q])).shape == (2, 3)
-
-
-@refused(
-    (lambda: acceptance_rate([0.5, 0.5], [1.0]), "p, q: 2 and 1 tokens"),
-    (lambda: acceptance_rate([0.5, 0.6], [0.5, 0.5]), "p: sums to 1.1"),
-    (lambda: acceptance_rate([0.5, 0.5], [-0.5, 1.5]), r"q, token 0: -0\.5"),
-    (lambda: expected_tokens(1.5, 2), r"alpha: 1\.5 is outside \[0, 1\]"),
-    (lambda: expected_tokens([0.5, np.nan], 2), "alpha: nan"),
-    (lambda: expected_tokens(0.5, -1), "gamma: -1 is not an integer"),
-    (lambda: expected_tokens(0.5, 1.5), r"gamma: 1\.5"),
-    (lambda: expected_tokens(0.5, np.inf), "gamma: inf"),
-    (lambda: accepted_law(-0.1, 2), r"alpha: -0\.1"),
-    (lambda: accepted_law(0.5, -2), "gamma: -2"),
-)
-def test_values_out_of_range_are_named(call):
-    call()

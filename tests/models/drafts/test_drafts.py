@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM, LAST_UNIFORM, PAIR_FLAVOURS, rational_pair
 from enumerated import continued_law, expand, expected_tokens_of_tree, paths
-from refused import refused, refuses
+from refused import refuses
 
 from specsim import default_pair, rules
 from specsim.core._kernels import interpreted
@@ -172,36 +172,6 @@ def test_shapes_of_trees():
     assert all(type(parent) is int for parent in tree.parents)
 
 
-@refused(
-    ((), "no token was drafted"),
-    ((0, -1), r"parents\[1\] = -1: an orphan; there are nodes 0 \(the prefix\) to 2"),
-    ((0, 5), r"parents\[1\] = 5: an orphan"),
-    ((0, 2), r"parents\[1\] = 2: node 2 would be below itself, a cycle"),
-    ((0, 3, 2), r"parents\[1\] = 3: node 2 would be below the later node 3"),
-    ((1,), r"parents\[0\] = 1: node 1 would be below itself"),
-    ((0, 1.0), TypeError, r"parents\[1\]: expected an int, got float"),
-    ((0, True), TypeError, r"parents\[1\]: expected an int, got bool"),
-    ((0, "1"), TypeError, r"parents\[1\]: expected an int, got str"),
-    ((0,) * (MAX_NODES + 1), f"{MAX_NODES + 1} drafted tokens are more than"),
-)
-def test_bad_trees(parents):
-    Tree(parents)
-
-
-@refused(
-    ({"block": 0}, "block: 0 is not at least 1"),
-    ({"block": -(10**5000)}, "block: a number of very many digits is not at least 1"),
-    ({"block": 1.0}, TypeError, "block: expected an int, got float"),
-    ({"block": "2"}, TypeError, "block: expected an int, got str"),
-    (
-        {"draft_sampling": "beam"},
-        "draft_sampling: 'beam' is unknown; give one of sampled, without replacement, top",
-    ),
-)
-def test_bad_ways_of_drawing(options):
-    Tree((0,), **options)
-
-
 @pytest.mark.parametrize(
     "make", [chain, branching, lambda size: chains(2, size), lambda size: chains(size, 2)]
 )
@@ -211,7 +181,6 @@ def test_bad_sizes(make):
     for size in (1.0, True, "3", None):
         refuses("expected an int", make, size, error=TypeError)
     assert chain(MAX_NODES).size == MAX_NODES
-    refuses("are more than 1024", branching, 32, 32, 32)
 
 
 # --- drafts ----------------------------------------------------------------------------------------------
@@ -361,17 +330,6 @@ def test_a_mixture_of_a_short_and_a_long_memory():
     assert proof.exact
 
 
-@refused(
-    (TableModel([0.5, 0.5]), -0.1, r"weight: -0.1 is outside \[0, 1\]"),
-    (TableModel([0.5, 0.5]), 1.5, "outside"),
-    (TableModel([0.5, 0.5]), float("nan"), "outside"),
-    (TableModel([1.0]), 0.5, "give models over one vocabulary"),
-    ([0.5, 0.5], 0.5, TypeError, "draft: expected Model, got list"),
-)
-def test_bad_mixtures(draft, weight):
-    Mixture(draft, TableModel([0.5, 0.5]), weight)
-
-
 # --- the dynamic tree ------------------------------------------------------------------------------------
 
 
@@ -488,19 +446,6 @@ def test_dynamic_drafts_on_real_text():
     assert len(set(map(tuple, parents.tolist()))) > 10  # the shape depends on the context
 
 
-@refused(
-    ((0, 1, 1), "width: 0"),
-    ((1, 0, 1), "depth: 0"),
-    ((1, 1, 0), "nodes: 0"),
-    ((1.5, 1, 1), TypeError, "width: expected an int, got float"),
-    ((2, 2, 7), "nodes: 7 exceed 6 candidates"),
-    ((9, 1, 4), "nodes: 4 exceed 3 candidates"),
-)
-def test_bad_dynamic_trees(sizes):
-    model = TableModel([0.5, 0.3, 0.2])
-    DynamicTree(*sizes).draft(model, np.zeros((2, 1), dtype=int))
-
-
 # --- the best fixed tree ---------------------------------------------------------------------------------
 
 ACCEPTANCES = [
@@ -561,16 +506,3 @@ def test_expected_tokens_are_those_of_the_proof(flavour):
         accept = acceptance_by_rank(target.row([]), draft.row([]), 3)
         proof = prove(target, draft, rule="without_replacement", gamma=tree)
         assert proof.mean_tokens == expected_tokens_of_tree(tree, accept)
-
-
-@refused(
-    (([], 3), "rank_acceptance: empty"),
-    (([0.5, -0.1], 3), r"rank_acceptance\[1\] = -0.1 is not a probability"),
-    (([float("nan")], 3), r"rank_acceptance\[0\] = nan"),
-    (([0.7, 0.4], 3), "at most one child is accepted"),
-    (([0.5], 0), "nodes: 0 is not at least 1"),
-    (([0.5], 2, 0), "depth: 0 is not at least 1"),
-    (([0.5], 4, 2), "depth: 4 nodes do not fit into 2 levels with 1 children"),
-)
-def test_trees_that_cannot_be(given):
-    best_tree(*given)

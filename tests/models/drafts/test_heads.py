@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from refused import refused
 from test_drafts import all_trees
 
 from specsim.models import tree_of_heads
@@ -36,16 +35,3 @@ def test_trees_of_tables_by_hand():
     assert tree_of_heads(flat, 2).parents == (0, 0)
     tree = tree_of_heads([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]], 9)
     assert (tree.parents, tree.draft_sampling, tree.block) == ((0, 0), "top", 2)
-
-
-@refused(
-    ([0.5], 1, "accuracies: shape"),
-    ([[0.5, 0.6]], 1, "do not rise"),
-    ([[1.5]], 1, "expected probabilities"),
-    ([[float("nan")]], 1, "expected probabilities"),
-    ([[0.0]], 1, "never right"),
-    ([[0.5]], 0, "nodes: 0"),
-    ([[0.5]], 2000, "nodes: 2000 is not at most"),
-)
-def test_bad_tables(table, nodes):
-    tree_of_heads(table, nodes)
