@@ -15,7 +15,7 @@ from specsim.core._files import PathLike, read_cells
 from specsim.core._numbers import real, whole
 from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._tables import NONE, Piece, Shown, Table
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA
 from specsim.planning._meanings import OTHER, printed
 from specsim.planning._plan import Candidate, Ranked, Ranking, tokens_to
@@ -278,7 +278,7 @@ def read_texts(trace: Trace) -> dict[int, Text]:
     return {text: (counts[text], times) for text, times in each.items() if all(map(len, times))}
 
 
-def _medians(seconds: Sequence[Floats], draws: Ints) -> Floats:
+def _medians(seconds: Sequence[Floats], draws: Floats) -> Floats:
     """[1 + R] the median of the `seconds` of texts, each as often as one of the `draws` has its text."""
     times, text = np.concatenate(seconds), np.repeat(np.arange(len(seconds)), [*map(len, seconds)])
     order = np.argsort(times)
@@ -299,7 +299,7 @@ class Resampled(NamedTuple):
         size = len(texts)
         if size < 2:
             raise ValueError(f"texts: {size} of more than one step; record at least 2 to have intervals")
-        draws = np.concatenate([np.ones((1, size), np.int64), document_draws(size, root)])
+        draws = np.concatenate([np.ones((1, size)), document_draws(size, root)])
         counts, seconds = zip(*texts, strict=True)
         reached = draws @ np.array(counts)
         accepted, tested = reached[:, 1:], reached[:, :-1]

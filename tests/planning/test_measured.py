@@ -111,7 +111,7 @@ def test_the_intervals_of_a_recording_resample_its_texts(recorded):
     accepted = np.concatenate([shard.columns.accepted for shard in recorded.shards]).reshape(-1, 4)[:, :3]
     lengths = (accepted == 1).sum(axis=1).reshape(7, 32)
     speeds = []
-    for counts in document_draws(7, 0):
+    for counts in document_draws(7, 0).astype(int):
         texts = np.repeat(np.arange(7), counts)
         draft, one, four = (np.median(row) for row in (1 + texts, 21 - texts, 24 - texts))
         speeds.append((1 + lengths[texts].mean()) / ((four + 3 * draft) / one))
