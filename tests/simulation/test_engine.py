@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
-from refused import refused, refuses
+from refused import refuses
 from scipy import stats
 
 from specsim import default_pair
@@ -400,36 +400,6 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
 
 
 # --- errors ----------------------------------------------------------------------------------------------
-
-
-@refused(
-    ((P, [0.5, 0.5]), {}, r"draft: shape \(2,\), the target has \(3,\); give two pmfs"),
-    (([[P]], [[Q]]), {}, r"draft: shape \(1, 1, 3\), the target has \(1, 1, 3\); give two pmfs"),
-    (([P], [Q]), {}, "5 drafted tokens exceed 1 positions less one"),
-    (([0.5, 0.6], [0.5, 0.5]), {}, r"target: sums to 1\.1, off by 0\.1"),
-    (([0.5, 0.5], [1.5, -0.5]), {}, r"draft, token 1: -0\.5 is not a probability"),
-    (([np.nan, 1.0], [0.5, 0.5]), {}, "target, token 0: nan is not a probability"),
-    ((P, Q), {"gamma": 0}, "gamma: 0 is not at least 1"),
-    ((P, Q), {"steps": 0}, "steps: 0 is not at least 1"),
-    ((P, Q), {"threads": 0}, "threads: 0 is not at least 1"),
-    ((P, Q), {"rng": -3}, "rng: a seed must be at least 0, got -3"),
-    ((P, Q), {"rule": "standrd"}, "unknown rule 'standrd'; did you mean 'standard'"),
-    ((P, Q), {"gamma": branching(2, 2)}, r"standard verifies a chain .*, not a sampled tree with parents"),
-    ((TableModel(P), TableModel([0.5, 0.5])), {}, "target, draft: 3 and 2 tokens; give models over one vocabulary"),
-    ((P,), {}, TypeError, "draft: missing; give one"),
-    ((TableModel(P),), {}, TypeError, "differ in kind"),
-    ((TableModel(P), Q), {}, TypeError, "differ in kind"),
-    ((P, TableModel(Q)), {}, TypeError, "differ in kind"),
-    ((P, Q), {"gamma": 2.0}, TypeError, "gamma: expected an int, got float"),
-    ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, TypeError, "prompt lookup needs a model"),
-    ((P, Q), {"gamma": True}, TypeError, "gamma: expected an int, got bool"),
-    ((P, Q), {"steps": 1.5}, TypeError, "steps: expected an int, got float"),
-    ((P, Q), {"steps": True}, TypeError, "steps: expected an int, got bool"),
-    ((P, Q), {"rng": "7"}, TypeError, "rng: expected an int, .* got str"),
-    ((P, Q), {"rule": 3}, TypeError, "rule: expected a str or Rule"),
-)  # fmt: skip
-def test_values_out_of_range_and_wrong_types_are_named(arguments, options):
-    simulate(*arguments, **{"steps": 10, "rng": 0} | options)
 
 
 def test_a_trace_brings_its_own_draft_and_no_more_than_it_logged(small_trace):

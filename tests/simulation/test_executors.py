@@ -11,7 +11,6 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -19,7 +18,6 @@ import pytest
 import verifiers
 from audits import check_same
 from interrupting import interruptible, writes_half_a_result
-from refused import refused
 from sent import Failing, HeldJob, NotingJob, Sending
 from test_parts import P, Q, counts_of, steps_in
 
@@ -419,17 +417,6 @@ def test_what_cannot_be_sent_is_refused_with_a_remedy(pool):
     with pytest.raises(ValueError, match=r"'mine' is not in the registry.*specsim/rules"):
         simulate(P, Q, rule=own, steps=10, rng=0, executor=pool)
     assert simulate(P, Q, rule=own, steps=10, rng=0).steps == 10
-
-
-@refused(
-    ("proceses", "'proceses' is unknown; give one of threads, processes, dask, or the address"),
-    (3, TypeError, r"int has no submit\(\); give a name"),
-    (ProcessPoolExecutor, TypeError, "ProcessPoolExecutor is a class; give one of its objects"),
-    (SimpleNamespace(submit=print, get_executor=print), TypeError, r"give client.get_executor\(\)"),
-    (SimpleNamespace(submit=lambda *given: 3), TypeError, r"executor: expected Executor or a str or None"),
-)  # fmt: skip
-def test_wrong_executors_are_named(executor):
-    simulate(P, Q, steps=10, rng=0, executor=executor)
 
 
 def test_a_worker_with_other_sources_is_refused(pool, monkeypatch):

@@ -50,8 +50,3 @@ def test_a_lenience_moves_rules_that_have_one(moved):
     assert count == 2
     assert moved()[0][0].runs[0].rule == "standard"
     assert moved(rule="scaled_lenience")[0][0].runs[0].rule == "scaled_lenience:lenience=0.25"
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="unknown rule"):
-        explore(PAIR, rules=["blok"])

@@ -5,7 +5,6 @@ from itertools import cycle
 
 import numpy as np
 import pytest
-from refused import refused
 
 import specsim
 from specsim import default_pair, load, rerun, rules, simulate
@@ -91,19 +90,6 @@ def test_a_result_is_saved_and_merged_with_its_method(tmp_path):
     for i in range(2):
         simulate(pair, **options, shard=(i, 2), checkpoint=tmp_path / f"{i}.part")
     assert specsim.merge([tmp_path / "0.part", tmp_path / "1.part"]) == simulate(pair, **options)
-
-
-@refused(
-    ({"method": "eagel2"}, "unknown method 'eagel2'; did you mean 'eagle2'"),
-    ({"method": "eagle2:node=3"}, "eagle2: no parameter 'node'; it has width, depth, nodes, size"),
-    ({"method": "medusa:heads=0"}, r"medusa: parameter heads = 0\.0 is outside \[1, 16\]"),
-    ({"method": "medusa:heads=1.5"}, "is not a whole number"),
-    ({"method": "specinfer:depth=2"}, "specinfer: at = 3 exceeds depth = 2"),
-    ({"method": "medusa", "gamma": 3}, "method: medusa has its own rule and draft; leave rule and gamma out"),
-    ({"method": "medusa", "rule": "block"}, "method: medusa has its own rule and draft"),
-)
-def test_what_is_refused(arguments):
-    simulate(P, Q, steps=10, **arguments)
 
 
 def test_pairs_that_cannot_answer(small_trace):

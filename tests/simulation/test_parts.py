@@ -116,26 +116,12 @@ def test_shards_are_all_steps_once_and_whole_chunks_where_there_are_enough(steps
         assert max(end - first for first, end in cuts) - min(end - first for first, end in cuts) <= 2 * chunk
 
 
-@refused(
-    ((5, 5), "5/5 does not exist; give i from 0 to 4"),
-    ((-1, 5), "-1/5 does not exist"),
-    ((0, 0), "0/0 does not exist"),
-    ((0, 11), "10 steps cannot make 11 parts"),
-    ((0.0, 2), TypeError, "is not a pair"),
-    ("0/2", TypeError, "is not a pair"),
-    ((True, 2), TypeError, "is not a pair"),
-)
-def test_wrong_shards_are_named(shard):
-    simulate(P, Q, steps=10, rng=0, shard=shard)
-
-
 def test_a_shard_that_is_missing_or_doubled_is_noticed(shards):
     first, end = shard_interval(STEPS, 2**19, (1, 5))
     lost = rf"{end - first:,} of .* steps are missing \({first:,} to {end - 1:,}\)"
     refuses(lost, specsim.merge, [path for path in shards if path is not shards[1]])
     with pytest.raises(ValueError, match=rf"1\.part: steps {first:,} to {end - 1:,} are counted twice"):
         specsim.merge([*shards, shards[1]])
-    refuses("paths: none given", specsim.merge, [])
 
 
 @pytest.mark.parametrize("change", ["dropped", "doubled"])
@@ -151,9 +137,7 @@ def test_a_span_that_is_dropped_or_doubled_is_noticed(monkeypatch, tmp_path, cha
     refuses(message, simulate, P, Q, **RUN, error=error)
 
 
-def test_shards_without_a_seed_of_other_shards_and_of_other_code_are_refused(shards, monkeypatch):
-    with pytest.raises(ValueError, match=r"rng \(--seed\): missing; give all shards of a run the same seed"):
-        simulate(P, Q, steps=10, shard=(0, 2))
+def test_shards_of_other_shards_and_of_other_code_are_refused(shards, monkeypatch):
     refuses(r"1\.part: has steps of another shard", simulate, P, Q, **RUN, shard=(0, 5), checkpoint=shards[1])
     monkeypatch.setattr("specsim.core._provenance.sources_digest", lambda: "another")
     with pytest.raises(

@@ -81,13 +81,6 @@ def test_rules_are_compared_on_positions_and_on_a_trace(trace):
         refuses("along one", compare, *pair, rules=["standard", "k_seq"], gamma=GAMMA, steps=300)
 
 
-def test_what_positions_cannot_answer_is_refused():
-    refuses("11 drafted tokens exceed 11 positions less one", specsim.simulate, P, Q, gamma=11, steps=10)
-    refuses("give two pmfs", specsim.simulate, P, Q[:5], gamma=2, steps=10)
-    with pytest.raises(ValueError, match="give two pmfs"):
-        specsim.prove(specsim.models.Pair(P[:5], Q[:5]))
-
-
 def test_files_of_logits_are_taken_by_commands(tmp_path):
     """One row for each position, as two models write them."""
     for name, rows in (("target", P), ("draft", Q)):

@@ -204,9 +204,3 @@ def test_the_recorded_root_of_a_run_replays_it():
     run = simulate([0.5, 0.5], [0.9, 0.1], gamma=1, steps=1, rng=None)
     again = replay([0.5, 0.5], [0.9, 0.1], step=0, gamma=1, rng=run.provenance.root)
     assert run.lengths[again.num_accepted] == 1
-
-
-@pytest.mark.parametrize("step", [-1, 1.5, True, "3"])
-def test_bad_steps(step):
-    with pytest.raises(ValueError, match="step"):
-        replay([0.5, 0.5], [0.9, 0.1], step=step, rng=1)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from refused import refused, refuses
+from refused import refuses
 
 import specsim
 from specsim import default_pair, sweep
@@ -113,20 +113,6 @@ def test_ctrl_c_gives_the_runs_so_far():
     assert "interrupted after 2 of 3 runs" in str(found)
     whole = sweep(P, Q, over={"gamma": [1, 2, 3]}, steps=100, rng=1)
     assert (whole.runs[:2], whole.interrupted) == (found.runs, False)
-
-
-@refused(
-    ({"over": {"lenienc": [1.0]}, "rule": "lenience"}, "unknown setting of lenience 'lenienc'; did you mean 'lenience'"),
-    ({"over": {"lenience": [2.0]}, "rule": "lenience"}, "lenience: parameter lenience = 2.0 is outside"),
-    ({"over": {"lenience": [0.5]}}, "lenience is not a setting of standard; give one of the rules .*lenience"),
-    ({"over": {}}, "over: has no setting; give a mapping"),
-    ({"over": {"gamma": []}}, "over: gamma has no sequence of values"),
-    ({"over": {"gamma": 3}}, "over: gamma has no sequence of values"),
-    ({"over": {"rule": "block"}}, "over: rule has no sequence of values"),
-    error=(ValueError, TypeError),
-)  # fmt: skip
-def test_what_cannot_be_swept_is_refused_before_anything_runs(options):
-    sweep(P, Q, steps=10**12, **options)
 
 
 def test_the_name_of_a_pair_says_how_it_was_sampled():
