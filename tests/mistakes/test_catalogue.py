@@ -161,27 +161,6 @@ def test_parameters_are_spelled_as_those_of_rules():
     assert mistakes.get("lenience").with_parameters(lenience=0.7) == mistakes.get("lenience:lenience=0.7")
 
 
-def test_errors():
-    for name, message in (
-        ("lenient", "unknown mistake 'lenient'; did you mean 'lenience'"),
-        ("one_uniform:l=0.5", "one_uniform: no parameter 'l'; it has none"),
-        ("coarse_draw:bits=2.5", "coarse_draw: parameter bits = 2.5 is not a whole number"),
-        ("lenience:", "lenience: '' is not a parameter"),
-    ):
-        refuses(message, mistakes.get, name)
-    refuses("expected a name such as 'one_uniform', got int", mistakes.get, 3, error=TypeError)
-    with pytest.raises(
-        ValueError, match="kind: 'rule' is unknown; give verifier, decoder, engine or exact control"
-    ):
-        mistakes.names("rule")
-    with pytest.raises(ValueError, match="nobody: has verify and decode; give one"):
-        Mistake("nobody", "none", "Nothing.", verify=print, decode=print)
-    with pytest.raises(ValueError, match="one_seed: a mistake of engines, without a function"):
-        _ = mistakes.get("one_seed").function
-    with pytest.raises(ValueError, match="lenience: its texts cannot be enumerated"):
-        sequence_law(mistakes.get("lenience"), *GENERIC[:2], (0,), 2, None)
-
-
 # --- verifiers -------------------------------------------------------------------------------------------
 
 

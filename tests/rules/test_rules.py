@@ -452,16 +452,3 @@ def test_the_entry_fits_its_file(name):
         for bad in (parameter.low - 1, 2 * parameter.high + 1, float("nan")):
             with pytest.raises(ValueError, match=rf"{name}: parameter {parameter.name} = .* is outside"):
                 rule.with_parameters(**{parameter.name: bad})
-
-
-def test_what_cannot_be_had_is_named():
-    for name, message in (
-        ("blok", "unknown rule 'blok'; did you mean 'block'"),
-        ("lenience:l=0.5", "lenience: no parameter 'l'; it has lenience"),
-        ("standard:x=1", "standard: no parameter 'x'; it has none"),
-        ("lenience:lenience=1.5", r"lenience: parameter lenience = 1.5 is outside \(0, 1\]"),
-        ("lenience:lenience", "write lenience:PARAMETER=VALUE"),
-        ("blockwise:top_k=1.5", "blockwise: parameter top_k = 1.5 is not a whole number"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            rules.get(name)

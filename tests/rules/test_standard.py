@@ -25,7 +25,7 @@ from fixed_pair_steps import FIRST, KEY, awkward_words, emitted, numbers_of
 from laws import generated
 
 from specsim import mistakes, rules
-from specsim.models import TableModel, branching, chain
+from specsim.models import TableModel, chain
 from specsim.rules._common.integers import take_steps
 from specsim.simulation._rows import tile_parents
 from specsim.theory._enumeration import prove, step_law, target_law
@@ -216,20 +216,6 @@ def test_a_lossy_rule_that_declares_the_wrong_law_is_refuted():
         assert not proof.as_claimed
         assert not proof.exact
         assert proof.worst_tv == Fraction(1, 4)
-
-
-def test_prove_names_what_it_cannot_do():
-    half, tenths = TableModel([0.5, 0.5]), TableModel([0.1] * 10)
-    for options, message in (
-        ({"gamma": 13}, r"2\^13 drafts are too many to enumerate \(at most 4096\)"),
-        ({"rule": "k_seq", "gamma": branching(2, 2, 2)}, r"2\^14 drafts are too many to enumerate"),
-        ({"gamma": branching(2)}, r"standard verifies a chain .* parents \(0, 0\)"),
-        ({"draft": TableModel([1.0])}, "target, draft: 2 and 1 tokens"),
-        ({"target": tenths, "draft": tenths}, r"the row after \(\) sums to .*, not exactly 1"),
-        ({"gamma": 0}, "gamma: 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            prove(**{"target": half, "draft": half} | options)
 
 
 def awkward_uniforms(rng, shape, ratios=None):

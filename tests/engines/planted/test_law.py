@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from refused import refused
 
 from specsim.engines._planted.law import AdditiveLogits, Law, TableLogits, sign_codes
 from specsim.engines._planted.memory import KINDS, Memory
@@ -87,20 +86,3 @@ def test_a_memory_is_of_the_whole_text(kind, words):
                 found = texts[0, i]
         assert contexts[place - law.start].tolist() == [texts[0, place - 1], found, law.openers[1]]
         assert (law.contexts_at(texts, place)[0] == contexts[place - law.start]).all()
-
-
-PLAIN, OPENED = table_law((1, 2)), table_law((1,), openers=2)
-
-
-@refused(
-    (lambda: PLAIN.contexts([0, 1, 2], 1), "place 1 has no distribution"),
-    (lambda: PLAIN.contexts([0, 9, 2], 2), "text, position 1: token 9"),
-    (lambda: PLAIN.contexts([[0, 1, 2]], 2), "one text"),
-    (lambda: OPENED.contexts([0, 1, 2], 2), "first token: 0 begins no text of this distribution; give one of 4 … 5"),
-    (lambda: PLAIN.rows([[0, 1], [3, 0]]), "row 1: no distribution after token 3 in column 0"),
-    (lambda: OPENED.rows([[0, 2]]), "row 0: no distribution after token 2 in column 1"),
-    (lambda: PLAIN.rows([[0]]), r"expected \[N, 2\]"),
-    (lambda: OPENED.contexts([], 2), "first token: None begins"),
-)  # fmt: skip
-def test_bad_contexts_are_named(call):
-    call()

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from letters import WORDS, Letters, decoded, p_value
-from refused import refused
+from letters import Letters, decoded, p_value
 
 from specsim.core._streams import Purpose, key_of, uniform
 from specsim.engines._planted.requests import Request, Sampling
@@ -164,57 +163,3 @@ def test_the_bundled_models():
     assert len(pair.decode(one.tokens)) == 12
     with pytest.raises(ValueError, match="character 1: 'λ' is not in Latin-1"):
         pair.encode("aλ")
-
-
-@refused(
-    ({"prompt": (0,)}, "1 tokens; this model reads 2"),
-    ({"prompt": (0, WORDS)}, r"position 1: 5 is outside \[0, 5\)"),
-    ({"prompt": (0, -1)}, "position 1: -1 is outside"),
-    ({"max_tokens": 0}, "must be at least 1"),
-    ({"max_tokens": 255}, "more than the 256 positions"),
-    ({"n": 0}, "must be at least 1"),
-    ({"seed": -1}, "seed: -1 is negative"),
-)
-def test_what_cannot_be_served(change):
-    request = Request(**{"number": 0, "prompt": (0, 1), "max_tokens": 4} | change)
-    Decoder(Letters()).add(request)
-
-
-@refused(
-    ({"temperature": -1.0}, r"temperature: -1.0 is outside \[0, 1e\+06\]"),
-    ({"temperature": float("nan")}, "temperature: nan"),
-    ({"top_k": 0}, r"top_k: 0 is outside \[1, "),
-    ({"top_k": 2.5}, TypeError, "top_k: expected an int, got float"),
-    ({"top_p": 0.0}, "top_p: 0.0 is outside"),
-    ({"min_p": 2.0}, "min_p: 2.0 is outside"),
-    ({"stop": ("",)}, "stop: .* is not strings, none empty"),
-    ({"logprobs": -1}, "logprobs: -1 is outside"),
-    ({"repetition_penalty": 0.0}, "repetition_penalty: 0.0 is outside"),
-    ({"frequency_penalty": 101.0}, "frequency_penalty: 101.0 is outside"),
-    ({"penalty_last_n": 0}, "penalty_last_n: 0 is outside"),
-    ({"logit_bias": ((0, -101.0),)}, "logit_bias: .* is not ids and -100"),
-    ({"stop_ids": (-1,)}, "stop_ids: .* is not ids of tokens"),
-    ({"min_tokens": -1}, "min_tokens: -1 is outside"),
-)
-def test_sampling_out_of_range(change):
-    Sampling(**change)
-
-
-def test_prompts_of_a_law_with_openers():
-    pair = Letters(openers=2)
-    with pytest.raises(ValueError, match="does not begin with an opener"):
-        Decoder(pair).add(Request(0, (0, 1, 2), 4))
-    with pytest.raises(ValueError, match="position 1: 6 is outside"):
-        Decoder(pair).add(Request(0, (6, 6, 2), 4))
-
-
-@refused(
-    ({"rule": "standart"}, "did you mean 'standard'"),
-    ({"rule": "greedy_multi_draft"}, "trees only|several drafts"),
-    ({"mistake": "bonus_argmaxx"}, "did you mean 'bonus_argmax'"),
-    ({"mistake": "swapped_residual", "rule": "block"}, "mistake: swapped_residual is .*leave block out"),
-    ({"mistake": "swapped_residual", "speculative": False}, "mistake: .* plain decoding verifies nothing"),
-    ({"gamma": 0}, "gamma: 0 is not at least 1"),
-)
-def test_bad_settings(options):
-    Decoder(Letters(), **options)
