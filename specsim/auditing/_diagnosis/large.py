@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -49,7 +49,7 @@ class Steps(NamedTuple):
     drafted: Ints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Seen:
     """Images of the tokens of each kind of row [K, bins], in one order, and the steps of the case.
 
@@ -85,15 +85,30 @@ class Seen:
 
     def under(self, mistake: Mistake, parts: Parts) -> odds.Seen:
         """The images under the law of a mistake, of tokens that are reached as often as its chances say."""
-        found, reached = np.zeros(self.counts.shape), 0.0
-        for ids, (bank, bins) in self.banks.items():
-            first, chance = parts.of_first(Pair(bank.p, bank.q), **mistake.values)
-            laws, accepted = (first, parts.of_bonus(bank.p, **mistake.values)), (bank.q * chance).sum(axis=1)
-            shares = np.sum([_shares(one, accepted) for one in self.steps if one.ids == ids], axis=0)
+        found, reached, values = np.zeros(self.counts.shape), 0.0, tuple(mistake.values.items())
+        for ids in self.banks:
+            first, shares = _of_first(self, ids, parts.accepted, parts.recovered, values)
             reached += shares.sum()
-            for of, law in zip(shares, laws, strict=True):
-                found += of[:, None] * [one.of(row) for one, row in zip(bins, law, strict=True)]
+            for of, images in zip(shares, (first, _of_bonus(self, ids, parts.bonus, values)), strict=True):
+                found += of[:, None] * images
         return self._compared(found / found.sum(axis=1, keepdims=True), found.sum() / reached)
+
+
+@lru_cache(maxsize=2**10)  # versions of a mistake share them
+def _of_first(seen: Seen, ids: int, accepted: Any, recovered: Any, values: Any) -> tuple[Floats, Floats]:
+    """The images [K, bins] of drafted places, and the shares of places."""
+    bank, bins = seen.banks[ids]
+    laws, chance = Parts(accepted, recovered).of_first(Pair(bank.p, bank.q), **dict(values))
+    passed = (bank.q * chance).sum(axis=1)
+    shares: Floats = np.sum([_shares(one, passed) for one in seen.steps if one.ids == ids], axis=0)
+    return np.array([one.of(law) for one, law in zip(bins, laws, strict=True)]), shares
+
+
+@lru_cache(maxsize=2**10)
+def _of_bonus(seen: Seen, ids: int, bonus: Any, values: Any) -> Floats:
+    bank, bins = seen.banks[ids]
+    laws = Parts(bonus=bonus).of_bonus(bank.p, **dict(values))
+    return np.array([one.of(law) for one, law in zip(bins, laws, strict=True)])
 
 
 def _shares(steps: Steps, accepted: Floats) -> Floats:
