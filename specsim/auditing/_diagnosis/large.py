@@ -27,7 +27,7 @@ from specsim.auditing._checks.tables import Bins
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import Prediction, log_mean_exp
 from specsim.auditing._diagnosis.reproduction import Audited, count_steps, flat
-from specsim.auditing._results.audit import CALLS, CaseResult
+from specsim.auditing._results.audit import CALLS
 from specsim.auditing._verifier.arrays import read_tokens
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.requests import RowsAsked
@@ -67,10 +67,8 @@ class Seen:
         found = {}
         for ids in {one.ids for one in self.steps}:
             bank = self.case.bank(ids)
-            found[ids] = (
-                bank,
-                [Bins(*one, PIT_BINS) for one in zip(bank.p, bank.below[self.order], strict=True)],
-            )
+            bins = [Bins(*one, PIT_BINS) for one in zip(bank.p, bank.below[self.order], strict=True)]
+            found[ids] = bank, bins
         return found
 
     def _compared(self, bins: Floats, possible: float = 1.0) -> odds.Seen:
@@ -124,16 +122,14 @@ def seen_in(audited: Audited) -> Seen | None:
     """The tokens of the failed case of changing shape of fewest ids, its planned steps; None without one.
 
     A case in which nothing but impossible tokens shows comes last, and then has the shapes of a server."""
-    cases = [(one, audited.subject.case(one.case)) for one in audited.failed]
-    among = [(one, case) for one, case in cases if isinstance(case, ShapesCase)]
+    among = []
+    for result in audited.failed:
+        case, clear = audited.subject.case(result.case), any(table.rejected for table in result.tables)
+        if isinstance(case, ShapesCase):
+            among.append((not clear, not (clear or case.together), sum(case.vocab_sizes), result, case))
     if not among:
         return None
-
-    def order(one: tuple[CaseResult, ShapesCase]) -> tuple[bool, bool, int]:
-        clear = any(table.rejected for table in one[0].tables)
-        return not clear, not (clear or one[1].together), sum(one[1].vocab_sizes)
-
-    result, case = min(among, key=order)
+    *_, result, case = min(among, key=lambda one: one[:3])
     key, steps = case_key(audited.root, result.case), max(result.steps, result.planned)
     span = Span(result.case, key, result.steps, steps - result.steps)
     more = count_span(audited.subject, span, audited.in_time).counts
@@ -157,15 +153,14 @@ def _steps(case: ShapesCase, key: Key, steps: int) -> Iterator[Steps]:
 @cache
 def versions(mistake: Mistake) -> list[tuple[Mistake, Parts]]:
     """`mistake` and its parts, then those of its versions, whose verifier draws the last token from these."""
-    own, *others = PARTS[mistake.name]
-    made = [
-        (
-            replace(mistake, mechanism=mistake.mechanism + one.said, verify=partial(verify, **drawing(one))),
-            one,
+
+    def of(one: Parts) -> Mistake:
+        return replace(
+            mistake, mechanism=mistake.mechanism + one.said, verify=partial(verify, **drawing(one))
         )
-        for one in others
-    ]
-    return [(mistake, own), *made]
+
+    own, *others = PARTS[mistake.name]
+    return [(mistake, own), *((of(one), one) for one in others)]
 
 
 def score(mistake: Mistake, seen: Seen) -> odds.Scored:

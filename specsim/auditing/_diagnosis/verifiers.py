@@ -135,8 +135,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         if found.named:
             break
     if not found.named:
-        elsewhere = _elsewhere(of_law, audited, seen, exact_there)
-        if elsewhere := elsewhere or (_in_large_rows(of_law, audited) if exact_there else None):
+        if elsewhere := _elsewhere(of_law, audited, seen, exact_there):
             return elsewhere
         said, code = families.of_steps(seen, EXACT)
         if not said and exact_there:
@@ -154,25 +153,21 @@ def _elsewhere(
     mistakes: Sequence[Mistake], audited: Audited, small: Outcomes, exact_there: bool
 ) -> Diagnosis | None:
     """The mistakes that explain the steps without q, or those of calls in a shape that failed, where those of
-    the `small` cases are exact; else those of rows that have a seed, or have none."""
+    the `small` cases are exact, or of many ids; else those of rows that have a seed, or have none."""
     declared, places = audited.subject.declared, list[tuple[str, Sequence[Case], dict[str, Any]]]()
     cases: Sequence[Case] = [case for case, _ in small]
-    if not exact_there and declared.seeds:
-        places += [(f"in rows {of} a seed", cases, {"seeded": of == "with"}) for of in ("with", "without")]
-    failed = [audited.subject.case(one.case) for one in audited.failed] if exact_there else []
     if exact_there:
         _, *without_q = diagnostic_cases(declared, further=True)
         places.append(("where q is None; with q its steps are exact", without_q, {}))
-    places += [
-        (f"in case {one.name!r}; in other small cases its steps are exact", [one], {})
-        for one in failed
-        if _enumerable(one)
-    ]
-    if exact_there and (shape := large.shape_that_failed(audited)) is not None:
-        rows, ids = shape
-        where = f"in calls of {rows} rows over {ids:,} ids; in small calls its steps are exact"
-        fit = [one for one in cases if one.name in large.CASES and one.vocab_size <= ids]
-        places.append((where, fit, {"rows": rows, "ids": ids}))
+        for one in filter(_enumerable, (audited.subject.case(one.case) for one in audited.failed)):
+            places.append((f"in case {one.name!r}; in other small cases its steps are exact", [one], {}))
+        if (shape := large.shape_that_failed(audited)) is not None:
+            rows, ids = shape
+            where = f"in calls of {rows} rows over {ids:,} ids; in small calls its steps are exact"
+            fit = [one for one in cases if one.name in large.CASES and one.vocab_size <= ids]
+            places.append((where, fit, {"rows": rows, "ids": ids}))
+    elif declared.seeds:
+        places += [(f"in rows {of} a seed", cases, {"seeded": of == "with"}) for of in ("with", "without")]
     for where, there, how in places:
         if not (seen := large.outcomes_of(audited, there, **how)):
             continue
@@ -185,7 +180,7 @@ def _elsewhere(
             result = odds.conclude(found, sum(int(counts.sum()) for _, counts in seen), shown=shown)
             # what it does in some calls alone cannot be declared
             return replace(result, named=tuple(replace(one, lossy=False) for one in result.named))
-    return None
+    return _in_large_rows(mistakes, audited) if exact_there else None
 
 
 def _enumerable(case: Case | ShapesCase) -> bool:
