@@ -243,11 +243,6 @@ def test_two_that_share_no_case_are_refused(promise):
     refuses("the verifiers share no case", compare, other, right)
 
 
-def test_bad_arguments_are_refused():
-    refuses("one of smoke, quick", compare, right, right, "forever")
-    refuses("timeout", compare, right, right, timeout=0)
-
-
 def test_ctrl_c_keeps_the_cases_that_were_compared():
     def stop(done, total, at=0.5):
         if done > at * total:

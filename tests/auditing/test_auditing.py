@@ -11,7 +11,6 @@ from functools import partial
 import numpy as np
 import pytest
 import verifiers
-from refused import refuses
 
 from specsim import audit, mistakes, rules
 from specsim.adapters import declares
@@ -522,11 +521,3 @@ def test_a_table_is_rejected_from_its_alarm_on():
         )
     for low, high in ((0.5 * alarm, alarm), (alarm, 1.5 * alarm)):  # both sides are tried, and near
         assert any(low < one < high for one in evidence)
-
-
-def test_bad_arguments_are_refused():
-    refuses(r"give a rule, an engine, or package\.module:function", audit, ":verify")
-    refuses(r"lenience: parameter lenience = 7\.0 is outside \(0, 1\]", audit, "lenience:lenience=7")
-    refuses("lenience: no parameter 'verify'", audit, "lenience:verify=1")
-    refuses("write lenience:PARAMETER=VALUE", audit, "lenience:verify")
-    refuses("expected a rule's name or a function", audit, 3, error=TypeError)

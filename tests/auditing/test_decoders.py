@@ -483,8 +483,6 @@ def test_a_grammar_is_part_of_the_law():
     for name in ("second order", "whole text"):
         assert not rejected(CASES[name], partial(looping, rows=in_grammar), FEW, some)
         assert rejected(CASES[name], looping, FEW, some)
-    with pytest.raises(ValueError, match=r"grammar: \[\(1, 2\)\]; give pairs \(token, its successors\)"):
-        declares(decoder=True, grammar=[(1, 2)])
 
 
 def test_a_declared_temperature_of_0_and_a_penalty_reach_the_audit():
@@ -494,5 +492,3 @@ def test_a_declared_temperature_of_0_and_a_penalty_reach_the_audit():
 
     found = audit(greedy, "smoke", rng=1, cases=["second order", "whole text"])
     assert (found.verdict, found.powerful) == ("consistent", found.planned)
-    for name, value in (("repetition_penalty", 0), ("frequency_penalty", 3)):
-        refuses(f"{name}: {value} is outside", declares, decoder=True, **{name: value})

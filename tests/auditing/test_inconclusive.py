@@ -73,13 +73,3 @@ def test_two_verifiers_are_not_the_same_without_power(smaller_audits):
     for result, said in ((found, "same"), (few, "no power")):
         (table,) = (part for part in result.parts() if isinstance(part, Table))
         assert {row[-1] for row in table.rows} == {said}
-
-
-@pytest.mark.parametrize("wanted", [0.0, -1.0, 1.5, float("nan")])
-def test_only_a_total_variation_can_be_wanted(wanted):
-    for call in (
-        lambda: audit(wanted_tv=wanted),
-        lambda: audit_against("standard", "block", wanted_tv=wanted),
-    ):
-        with pytest.raises(ValueError, match=r"wanted_tv: .* is outside \(0, 1\]; give a total variation"):
-            call()

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import verifiers
-from refused import refused
 
 import specsim
 from specsim import audit
@@ -49,22 +48,3 @@ def test_a_right_rule_is_consistent_on_it(pair):
 def test_rules_of_other_shapes_and_laws_take_it(rule):
     found = audit(rule, "smoke", rng=1, pair=(P, Q), cases=["pair"])
     assert not any(case.findings for case in found.cases)
-
-
-@refused(
-    ("standard", (P, [0.5, 0.5]), "draft 2; share one vocabulary"),
-    ("standard", ([0.5, 0.4], [0.5, 0.5]), "sums to 0.9"),
-    ("standard", ([[0.5, 0.5]] * 2, [0.5, 0.5]), "expected pmfs of shape"),
-    ("standard", 3, "expected a Pair, or a target and a draft"),
-    ("standard", Pair(specsim.open_trace, specsim.open_trace), "expected two pmfs or two models, got function"),
-    (declares(vocab_size=4)(lambda *given: None), (P, Q), "declares vocab_size=4"),
-    (declares(decoder=True)(lambda *given: None), (P, Q), "a decoder is audited with the models of its cases"),
-    (declares(dtypes="float16")(lambda *given: None), specsim.default_pair(), "takes float16; give pmfs"),
-)  # fmt: skip
-def test_what_is_no_pair_for_this_verifier(verifier, pair):
-    audit(verifier, "smoke", rng=1, pair=pair)
-
-
-def test_workers_do_not_have_it():
-    with pytest.raises(ValueError, match="cannot be combined with an executor"):
-        audit("standard", "smoke", rng=1, pair=(P, Q), executor="processes")

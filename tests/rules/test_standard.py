@@ -86,8 +86,6 @@ def test_the_law_of_one_draft_node_by_node_and_in_floats():
     assert np.allclose(stop, [float(x) for x in exact_stop])
     for row, exact_row in zip(follow, exact_follow, strict=True):
         assert np.allclose(row, [float(x) for x in exact_row])
-    with pytest.raises(ValueError, match=r"standard verifies a chain .* parents \(0, 0\)"):
-        RULE.law((0, 0), (1, 1), [[HALF, HALF]] * 3, [[HALF, HALF]] * 2)
 
 
 def test_the_rule_is_proved_exact_with_a_single_token_and_from_every_context():

@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from itertools import chain, combinations
-from math import factorial
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from specsim.theory import (
     without_replacement_acceptance,
 )
 from specsim.theory._enumeration import prove
-from specsim.theory._many_drafts import MAX_ORDERS, draws_inside, k_seq_rho
+from specsim.theory._many_drafts import draws_inside, k_seq_rho
 
 SAMPLING_METHODS = ("sampled", "without replacement", "top", "top and sample")
 
@@ -223,10 +222,3 @@ def test_gumbel_agreement_of_awkward_rows():
         overlap = acceptance_rate(p, q)
         value = gumbel_agreement(p, q)
         assert overlap / (2 - overlap) - 1e-12 <= value <= overlap + 1e-12
-
-
-def test_too_many_orders_are_refused():
-    row = np.full(9, 1 / 9)
-    assert factorial(8) == MAX_ORDERS
-    with pytest.raises(ValueError, match="362880 orders of sampling are more than 40320"):
-        without_replacement_acceptance(row, row, 9)

@@ -10,7 +10,6 @@ from cases import cases
 from commands import says
 from letters import Letters
 from listening import answering, listening
-from refused import refused
 
 from specsim.core._tables import to_rich
 from specsim.engines import Sampling, compare_servers
@@ -263,20 +262,6 @@ def test_a_comparison_goes_on_from_its_texts(tmp_path, monkeypatch):
 def test_a_limit_of_time_ends_it():
     found = compared(serving(speculative=False), serving(speculative=False), seconds=1e-6)
     assert (found.verdict, found.interrupted, found.tests) == ("inconclusive", False, ())
-
-
-@refused(
-    ([], {}, "prompts: the sequence is empty"),
-    (["a", ""], {}, "prompts: one is empty"),
-    (["a"], {"tokens": 0}, "tokens: 0 is not at least 1"),
-    (["a"], {"length": 0}, "length: 0 is not at least 1"),
-    (["a"], {"texts": 0}, "texts: 0 is not at least 1"),
-    (["a"], {"seconds": 0.0}, "seconds: 0.0 is not a positive"),
-    ("ab", {}, TypeError, "a sequence of str"),
-    (["a"], {"sampling": Sampling(bad_words=((1, 2),))}, r"bad_words: .*leave them out"),
-)
-def test_bad_arguments_are_named(prompts, options):
-    compare_servers("http://localhost:1", "http://localhost:1", prompts, **options)
 
 
 def test_the_command(tmp_path):

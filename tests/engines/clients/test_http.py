@@ -11,7 +11,7 @@ import pytest
 from cases import cases
 from letters import Letters, decoded
 from listening import answering, listening
-from refused import refused, refuses
+from refused import refuses
 
 from specsim.engines._clients import http
 from specsim.engines._clients.answers import read_counters
@@ -373,21 +373,3 @@ def test_engines_by_name():
     assert [one.number for one in engine.complete([Request(20, (0, 1), 4)])] == [20]
     engine.close()
     assert {"hf", "hf-lookup", "llama.cpp", "mlx-lm", "specsim"} <= set(ENGINES)
-
-
-@refused(
-    ("vlm", {}, "unknown engine 'vlm'"),
-    ("specsim", {"gama": 3}, "gama: engine 'specsim' lacks this option; it has speculative, rule"),
-    ("ftp://host", {}, "not an address such as http://localhost:8000"),
-    ("http://", {}, "not an address such as http://localhost:8000"),
-    ("http://host:99999", {}, "Port out of range"),
-    ("http://host", {"timeout": 0}, "timeout: 0 is not a positive number of seconds"),
-    ("http://host", {"connections": 0}, "connections: 0 is not at least 1"),
-    ("http://host", {"rule": "standard"}, "rule: engine 'http://host' lacks this option; it has"),
-    *(
-        (address, {}, f"addresses begin with http://, as http://{address}")
-        for address in ("localhost:8000", "127.0.0.1:8000/v1", "gpu-3.example.org/v1")
-    ),
-)
-def test_bad_options(name, options):
-    open_engine(name, PAIR, **options)
