@@ -24,7 +24,7 @@ SHOWN = {
     "2_a_rule": ["0, exactly", "half_hearted:share=0.5: consistent, wasteful", "TV 1/4", "biased; "],
     "3_audit_your_verifier": ["verify: biased", "Diagnosis: resamples_target", "0 accepted, then", "repaired: consistent"],
     "4_choose_gamma": ['bold"><td>8<', "keeps 99", "surely worse", "of context on, doubling", "VBox("],
-    "5_your_own_logs": ["whole: True", "α verified", 'bold"><td>3<', 'bold"><td>oracle<', "possible: ", "impossible: "],
+    "5_your_own_logs": ["whole: True", "α verified", 'bold"><td>3<', '>oracle<', "possible: ", "impossible: "],
     "6_choose_a_method": ["eagle2: the pair has rows along one text alone", "eagle2:width=10,depth=6,nodes=30", "eagle3", "eagle3:nearer=0:", " -> ", "tokens per iteration"],
 }  # fmt: skip
 

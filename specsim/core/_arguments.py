@@ -77,7 +77,8 @@ def check_arguments(
     try:
         bound = signature.bind(*arguments, **named)
     except TypeError as error:
-        raise TypeError(f"{function.__qualname__}: {error}") from None
+        seed = "; give rng" * ("seed" in named and "rng" in signature.parameters)
+        raise TypeError(f"{function.__qualname__}: {error}{seed}") from None
     for name, value in bound.arguments.items():
         if (hint := hints.get(name)) is not None and value is not signature.parameters[name].default:
             try:

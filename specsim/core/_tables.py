@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 #: Cells that are a verdict, and their colours in the terminal.
 COLORS: dict[str, str] = read_table("kinds")["colors"]
 NONE = "–"
-#: What has PyArrow, for Arrow tables and Parquet files, and pandas.
-ARROW = "specsim-decoding[arrow]"
-PANDAS = "specsim-decoding[pandas]"
 #: A number, an interval, or what is measured with its error.
 _NUMBER = re.compile(r"[-+≤]?\d\S*( ([±–] ?\S+|wasteful))?")
 #: How LaTeX writes signs that it reads otherwise, or not at all.
@@ -84,13 +81,13 @@ class Table:
         return [replace(self, rows=[self.rows[i] for i in kept], bold=bold), *left]
 
     def to_html(self) -> str:
-        first = "td" if self.columns else "th"
-        heads = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
-        lines = [f"<tr>{heads}</tr>"] * bool(self.columns)
+        """The table, with texts to the left, which Jupyter puts to the right as numbers."""
+        tags = ["td" if numbers else 'td style="text-align:left"' for numbers in self.numeric]
+        heads = [tag.replace("td", "th") for tag in tags]
+        lines = [_html_row(heads, self.columns)] if self.columns else []
+        tags[:1] = tags[:1] if self.columns else heads[:1]
         for i, row in enumerate(self.rows):
-            cells = [f"<td>{escape(str(cell))}</td>" for cell in row[1:]]
-            mark = ' style="font-weight:bold"' if i in self.bold else ""
-            lines.append(f"<tr{mark}><{first}>{escape(str(row[0]))}</{first}>{''.join(cells)}</tr>")
+            lines.append(_html_row(tags, row, ' style="font-weight:bold"' * (i in self.bold)))
         return f"<table>{''.join(lines)}</table>"
 
     def to_markdown(self) -> str:
@@ -144,6 +141,11 @@ class Table:
             style = "bold" if i in self.bold else ""
             table.add_row(*(Text(cell, style=COLORS.get(cell, "")) for cell in row), style=style)
         return table
+
+
+def _html_row(tags: Sequence[str], cells: Sequence[object], style: str = "") -> str:
+    found = (f"<{tag}>{escape(str(cell))}</{tag[:2]}>" for tag, cell in zip(tags, cells, strict=True))
+    return f"<tr{style}>{''.join(found)}</tr>"
 
 
 class Line(NamedTuple):
@@ -221,11 +223,11 @@ class Shown:
 
     def to_arrow(self) -> "pa.Table":
         """The rows of the result as a PyArrow table. Raises ModuleNotFoundError without pyarrow."""
-        return needed("pyarrow", "to_arrow", f"pip install '{ARROW}'").Table.from_pylist(self.records())
+        return needed("pyarrow", "to_arrow", "arrow").Table.from_pylist(self.records())
 
     def to_pandas(self) -> Any:
         """The rows of the result as a pandas data frame. Raises ModuleNotFoundError without pandas."""
-        pandas = needed("pandas", "to_pandas", f"pip install '{PANDAS}'")
+        pandas = needed("pandas", "to_pandas", "pandas")
         return pandas.DataFrame.from_records(self.records())
 
     def to_csv(self, path: PathLike | None = None) -> str | None:
@@ -338,14 +340,13 @@ def span(ends: Iterable[float], show: Callable[[float], str] = "{:.4f}".format) 
     return low if low == high else f"{low} – {high}"
 
 
-def needed(module: str, name: str, remedy: str) -> Any:
-    """An optional library that `name` needs. Raises ModuleNotFoundError, with the remedy, if missing."""
+def needed(module: str, name: str, extra: str) -> Any:
+    """A library of an extra that `name` needs. Raises ModuleNotFoundError, with the remedy, if missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{name} needs {module}, which is not installed: {remedy}", name=module
-        ) from error
+        what = f"{name} needs {module}, which is not installed: pip install 'specsim-decoding[{extra}]'"
+        raise ModuleNotFoundError(f"{what}, in a clone '.[{extra}]'", name=module) from error
 
 
 def as_dict(result: Any, *derived: str, without: Sequence[str] = (), **more: object) -> dict[str, Any]:

@@ -262,7 +262,7 @@ def read_vocabulary(path: str | os.PathLike[str], target: Vocabulary | None = No
     """The tokens of a tokenizer, from its file or a model's folder; of a head without one, the target's."""
     place = Path(path)
     if place.suffix == ".gguf" and not place.is_dir():
-        gguf = needed("gguf", str(check_file(place)), "pip install 'specsim-decoding[gguf]'")
+        gguf = needed("gguf", str(check_file(place)), "gguf")
         found: Vocabulary = _read(place, lambda file: _vocabulary_of_gguf(file, gguf))
         return found
     folder = place if place.is_dir() else place.parent

@@ -29,8 +29,8 @@ from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import BY_SIBLINGS, make_source, pair_of
 from specsim.traces._reader import Trace
 
-#: Values of each parameter in a sweep.
-SWEEP = 9
+#: Values of each parameter in a sweep, and how many rules have their names in a picture.
+SWEEP, NAMED = 9, 12
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,17 @@ class Comparison(Compared):
         return self._parts("rules", first, Table(("rule", "drafts", "tokens/step", "TV"), rows), about)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Tokens per step against total variation, every rule with a claim a point."""
+        """Tokens per step against total variation, every rule with a claim a point; few have their names."""
         ax = plotting.axes_or_new(ax)
         for group, marker in zip(GROUPS, plotting.MARKERS, strict=False):
             some = [one for one in self if one.group == group and one.tv is not None]
             points = [(one.tv, one.tokens_per_step) for one in some]
             if points:
                 ax.plot(*zip(*points, strict=True), marker, label=GROUPS[group])
+            for one, point in zip(some, points, strict=True) if len(self.entries) <= NAMED else ():
+                ax.annotate(one.rule, point, (4, 4), textcoords="offset points", fontsize="small")
         ax.set(xlabel="total variation", ylabel="tokens per step")
-        ax.legend()
+        ax.legend(fontsize="small")
         return ax
 
 

@@ -62,7 +62,7 @@ def explore(
     >>> [slider.description for slider in shown.children[:-1]]
     ['rule', 'lenience', 'temperature', 'γ', 'c']
     """
-    widgets = needed("ipywidgets", "explore", "pip install 'specsim-decoding[notebooks]'")
+    widgets = needed("ipywidgets", "explore", "notebooks")
     root, pair, known = root_of(rng), pair_of(target, draft), {str(rule): get(rule) for rule in rules}
     late = {"continuous_update": False}  # simulates when it is let go
     rule = widgets.Dropdown(options=[*known], description="rule")

@@ -148,13 +148,13 @@ class Swept(Shown):
                 [row[x] for row in rows],
                 [row[y] for row in rows],
                 yerr=None if error is None else [error(row) for row in rows],
-                fmt=f"{marker}-",
+                fmt=marker + "-" * all(isinstance(row[x], int | float) for row in rows),
                 capsize=2,
                 label=", ".join(f"{name} = {value}" for name, value in zip(others, values, strict=True)),
             )
         ax.set(xlabel=x, ylabel=label)
         if others:
-            ax.legend()
+            ax.legend(fontsize="small")
         return ax
 
 

@@ -29,8 +29,8 @@ from specsim.models._drafts.tree import MAX_NODES, as_tree
 from specsim.models._multi_token import row_ahead
 from specsim.rules import Rule
 
-#: More drafts than this are not enumerated: V^(drafted tokens).
-MAX_DRAFTS = 4096
+#: More drafts than this are not enumerated, V^(drafted tokens), nor longer fractions shown.
+MAX_DRAFTS, LONGEST = 4096, 40
 
 Law = dict[Tokens, Fraction]
 #: In `rational` numbers, which are made into Fractions at the end.
@@ -215,13 +215,13 @@ class Proof(Shown):
             ("rule", self.rule),
             ("draft", self.tree),
             ("drafts enumerated", self.drafts),
-            ("tokens per step", f"{self.mean_tokens} = {float(self.mean_tokens):.5f}"),
-            ("TV from the target", f"{self.tv} = {float(self.tv):.5f}" if self.tv else "0, exactly"),
+            ("tokens per step", _shown(self.mean_tokens)),
+            ("TV from the target", _shown(self.tv) if self.tv else "0, exactly"),
         ]
         if self.worst_prefix is None:
             rows.append(("every next token", "as claimed"))
         else:
-            worst = f"after {list(self.worst_prefix)}, TV {self.worst_tv} = {float(self.worst_tv):.5f}"
+            worst = f"after {list(self.worst_prefix)}, TV {_shown(self.worst_tv)}"
             rows.append(("worst next token", worst))
         return [Table((), rows)]
 
@@ -235,6 +235,11 @@ class Proof(Shown):
         """Everything as plain Python values, for JSON; fractions as text."""
         exact = {name: str(getattr(self, name)) for name in ("mean_tokens", "tv", "worst_tv")}
         return as_dict(self, "as_claimed", "exact", without=("tree",), draft=self.tree, **exact)
+
+
+def _shown(value: Fraction) -> str:
+    """A fraction with its decimals, or these alone where it is long; `to_dict` has it."""
+    return f"{value} = {float(value):.5f}" if len(f"{value}") <= LONGEST else f"{float(value):.5f}"
 
 
 @checked

@@ -199,7 +199,7 @@ def test_a_result_goes_to_json_and_to_html():
     assert told["alpha_verified"] == result.alpha_verified
     assert (told["gamma"], told["draft"]) == (2, {"parents": [0, 1], "draft_sampling": "sampled", "block": 1})
     assert (told["provenance"]["root"], told["provenance"]["threads"]) == (6, 2)
-    assert "<td>α verified</td>" in result._repr_html_()
+    assert ">α verified</td>" in result._repr_html_()
     assert ", sampled chain of 2: 1,000 steps, seed 6<" in result._repr_html_()
     with pytest.raises(dataclasses.FrozenInstanceError):
         result.steps = 1

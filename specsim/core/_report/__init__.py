@@ -39,6 +39,7 @@ def junit_of(result: Any) -> str:
     told |= {"false alarm": f"{getattr(result, 'budget', BUDGET):g}"}
     if run is not None:
         suite.set("time", f"{run.seconds:.3f}")
+        suite.set("timestamp", run.date)
         told |= {"seed": run.root, "specsim": run.specsim}
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in told.items():

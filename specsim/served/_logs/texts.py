@@ -206,7 +206,7 @@ class Conditions:
         if self.processed:
             return ""
         if temperature is None:
-            return "temperature not known"
+            return "temperature not known; give --temperature"
         kinds = ("change", "truncation") if temperature > 0 else ("change",)
         changed = ["temperature"] * (temperature not in (0, 1))
         changed += [

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._tables import ARROW
 from specsim.core._tensors import check_unique
 from specsim.traces._steps import Logged, Source, Step, as_computed, check_id
 
@@ -24,7 +23,7 @@ def read(source: Source) -> Logged:
     try:
         from pyarrow import parquet
     except ModuleNotFoundError:
-        raise ValueError(f"{source.path}: Parquet needs pyarrow; pip install '{ARROW}'") from None
+        raise ValueError(f"{source.path}: needs pyarrow; pip install 'specsim-decoding[arrow]'") from None
     with _named(source.path):
         table = parquet.ParquetFile(source.path)
     check_unique(f"{source.path}: column", [name for name in table.schema_arrow.names if name in NAMES])
