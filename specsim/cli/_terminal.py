@@ -113,16 +113,7 @@ class Form:
             return
         if self.file.suffix == ".json":
             result.save(self.file)
-        elif self.file.suffix == ".csv":
-            result.to_csv(self.file)
-        elif self.file.suffix in (".md", ".tex", ".html", ".xml"):
-            from specsim.core._files import write_text
-            from specsim.core._report import junit_of, page_of
-
-            tell = {".md": type(result).to_markdown, ".tex": type(result).to_latex, ".html": page_of}
-            tell[".xml"] = junit_of
-            write_text(self.file, tell[self.file.suffix](result) + "\n")
-        else:
+        elif self.has_picture:
             from matplotlib.figure import Figure
 
             from specsim.core._plotting import figure_style, save_figure
@@ -131,6 +122,14 @@ class Form:
                 figure = Figure()
                 result.plot(figure.subplots())  # type: ignore[attr-defined]  # a PictureForm was asked for
                 save_figure(figure, self.file)
+        else:
+            from specsim.core._files import write_text
+            from specsim.core._report import junit_of, page_of
+
+            texts = {".csv": "to_csv", ".md": "to_markdown", ".tex": "to_latex"}
+            tell: Any = {".html": page_of, ".xml": junit_of}.get(self.file.suffix)
+            text = tell(result) if tell else getattr(result, texts[self.file.suffix])()
+            write_text(self.file, text.rstrip("\n") + "\n")
         print(f"wrote {self.file}", file=sys.stderr)
 
 

@@ -238,7 +238,6 @@ class Proof(Shown):
 
 
 def _shown(value: Fraction) -> str:
-    """A fraction with its decimals, or these alone where it is long; `to_dict` has it."""
     return f"{value} = {float(value):.5f}" if len(f"{value}") <= LONGEST else f"{float(value):.5f}"
 
 

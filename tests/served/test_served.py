@@ -253,7 +253,7 @@ def test_at_temperature_0_the_most_probable_token_comes(tmp_path):
 # --- what cannot be tested ----------------------------------------------------------------------------------
 
 UNTESTABLE = [
-    ({"request": {}}, "temperature not known"),
+    ({"request": {}}, "temperature not known; give --temperature"),
     ({"request": {"temperature": 0.7}}, "raw log-probabilities, and temperature changes the distribution"),
     ({"request": {"temperature": 1, "top_p": 0.9}}, "raw log-probabilities, and top_p changes the distribution"),
     ({"request": {"temperature": 1, "top_k": 20}}, "raw log-probabilities, and top_k changes the distribution"),

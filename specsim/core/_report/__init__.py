@@ -38,8 +38,7 @@ def junit_of(result: Any) -> str:
     told = {"verdict": result.verdict, "interrupted": interrupted} | result.properties()
     told |= {"false alarm": f"{getattr(result, 'budget', BUDGET):g}"}
     if run is not None:
-        suite.set("time", f"{run.seconds:.3f}")
-        suite.set("timestamp", run.date)
+        suite.attrib |= {"time": f"{run.seconds:.3f}", "timestamp": run.date}
         told |= {"seed": run.root, "specsim": run.specsim}
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in told.items():
