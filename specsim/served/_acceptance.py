@@ -307,8 +307,7 @@ def acceptance_of(
 
 def _arguments(record: Record) -> dict[str, Any]:
     """The numbers of one record as it prints them, and of its histogram, for `check_metrics`."""
-    left_out = ("first", "rejected", "ignored")
-    found = {name: value for name, value in record.numbers.items() if name not in left_out}
+    found = {k: v for k, v in record.numbers.items() if k not in ("first", "rejected", "ignored")}
     counted = _counted(record)
     if record.lengths and counted and min(record.lengths) >= 0:
         gamma = max(found.get("gamma", 0), len(record.lengths) - 1)

@@ -398,15 +398,11 @@ def _remarks(given: Numbers, definition: Definition, values: Numbers) -> Iterato
     gamma, tokens = int(given["gamma"].low), values["tokens per step"]
     names = {"α verified": "it holds on average for independent acceptances of one probability and length γ"}
     if "acceptance_rate" in given:
-        names["α drafted"] = (
-            "the formula has another α; α drafted also counts drafted tokens after a rejection"
-        )
-    for name, why in names.items():
-        if name not in values:
-            continue
+        names["α drafted"] = "the formula has another α; this one also counts tokens behind a rejection"
+    for name in filter(values.get, names):
         alpha = values[name]
         ends = max(alpha.low, 0.0), min(alpha.high, 1.0)
         low, high = (float(expected_tokens(end, gamma)) for end in ends)
         if high < tokens.low - 1e-6 or low > tokens.high + 1e-6:
             instead = f"{Range(low, high)} tokens per step, not {tokens}"
-            yield f"i.i.d. formula: with {name} {alpha} it gives {instead}; no contradiction: {why}"
+            yield f"i.i.d. formula: with {name} {alpha} it gives {instead}; no contradiction: {names[name]}"
