@@ -254,6 +254,7 @@ def test_junit_counts_what_it_holds_and_fails_without_exit_code_0(judged, kind):
         assert errors == verdicts.count(Verdict.BROKEN) + (result.verdict is Verdict.INCONCLUSIVE)
         assert failures == verdicts.count(Verdict.BIASED) + refuted
         assert float(suite.get("time")) == pytest.approx(result.provenance.seconds, abs=1e-3)
+        assert suite.get("timestamp") == result.provenance.date
         assert sum(float(case.get("time", 0)) for case in cases) <= result.provenance.seconds + 0.1
 
 

@@ -194,3 +194,19 @@ def test_results_are_markdown_and_latex_with_every_sign_as_it_is_and_are_cut():
     assert Listing([], [{"a": 1}]).to_markdown() == "| a |\n| ---: |\n| 1 |"
     short, left = Table(("n",), [(str(n),) for n in range(9)], bold=[2, 7]).cut(3)
     assert (short.rows, short.bold, left.text) == ([("0",), ("2",), ("7",)], [1, 2], "6 more rows: --verbose")
+
+
+def test_readers_find_names_sides_and_decimals():
+    pair = [0.5, 0.5], [0.2, 0.8]
+    compared = compare(*pair, rules=["standard", "lenience"], steps=100, rng=1)
+    named = compared.plot(Figure().subplots()).texts
+    assert {one.get_text() for one in named} == {entry.rule for entry in compared}
+    table = Table(("rule", "α"), [("standard", "0.5")]).to_html()
+    assert '<td style="text-align:left">standard</td><td>0.5</td>' in table  # Jupyter puts cells to the right
+    swept = specsim.sweep(*pair, over={"rule": ["standard", "block"]}, steps=100, rng=1)
+    assert swept.plot(Figure().subplots()).lines[0].get_linestyle() == "None"  # a name is no number
+    models = (TableModel(row) for row in ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]))
+    proof = str(specsim.prove(*models, rule="lenience:lenience=0.9", gamma=3))
+    assert not [word for word in proof.split() if "/" in word and len(word) > 40]
+    with pytest.raises(TypeError, match="'seed'; give rng"):
+        specsim.simulate(*pair, seed=1)
