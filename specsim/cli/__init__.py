@@ -11,7 +11,7 @@ from importlib import import_module
 
 import cyclopts
 
-from specsim.cli._app import app
+from specsim.cli._app import COMMANDS, app
 from specsim.cli._terminal import discard, prepare_streams
 from specsim.core._json import printable
 from specsim.core._registry import modules_beside
@@ -19,17 +19,6 @@ from specsim.core._registry import modules_beside
 __all__ = ["main", "run_app"]
 
 __dir__ = __all__.copy  # for completion
-
-#: Options that have another name than the argument that they set.
-OPTIONS = {
-    "alphas": "--alpha",
-    "executor": "--executor",
-    "gamma": "--tree",
-    "methods": "--method",
-    "rng": "--seed",
-    "rules": "--rule",
-    "seconds": "--time",
-}
 
 for _name in modules_beside(__file__):  # each file registers its commands
     import_module(f"{__name__}.{_name}")
@@ -83,7 +72,7 @@ def _of_system(error: OSError) -> str:
 def _naming_option(message: str) -> str:
     """What a function says of an argument, said of the option that the user gave for it."""
     argument, colon, rest = message.partition(":")
-    for option in (f"--{argument.replace('_', '-')}", OPTIONS.get(argument)):
+    for option in (f"--{argument.replace('_', '-')}", COMMANDS["arguments"].get(argument)):
         if colon and any(word == option or word.startswith(f"{option}=") for word in sys.argv[1:]):
             return f"{option}:{rest}"
     return message

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli import _options as option
-from specsim.cli._app import app, command
+from specsim.cli._app import COMMANDS, app, command
 from specsim.cli._options import ANY_PAIR, HELP, REAL, WHOLE, Seed, Several, given, pair_of, refuse, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
 from specsim.core._numbers import real
@@ -28,16 +28,7 @@ LENGTH, TRAINED = 20_000, 0.25
 #: What --alpha may be, beside one rate of tested tokens and beta:MEAN,DEVIATION.
 MEANINGS = ("conditional", "by-position", "acceptance-rate", "tokens-per-step")
 #: The options of `plan` by the one that says what it plans from; the first that is given decides.
-PLANS: dict[str, tuple[str, ...]] = {
-    "policies": ("pair", "c", "tokens", "seed"),
-    "speeds": (),
-    "from_": ("seed",),
-    "target": ("draft", "prompts", "gamma", "tokens", "temperature", "seed"),
-    "draft": ("max_gamma",),
-    "step_time": ("alpha", "gamma", "target_time"),
-    "measured": ("pair", "alpha", "batch"),
-    "c": ("pair", "alpha", "c_hat", "max_gamma"),
-}
+PLANS: dict[str, list[str]] = COMMANDS["plans"]
 #: For a pair of models: how far rates by position are simulated, and how many steps must get there.
 POSITIONS, STEPS, LEAST = 16, 50_000, 1000
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO
 from cyclopts import Group, Parameter
 
 from specsim.cli._options import HELP, WORDS
+from specsim.core._files import read_table
 
 if TYPE_CHECKING:
     from specsim.core._tables import Shown
@@ -35,11 +36,7 @@ def _form(name: str, *short: str) -> Parameter:
 
 
 #: ASCII for signs where a terminal has no UTF-8; Greek letters are written by name.
-ASCII = {
-    "Σ": "sum", "·": "*", "×": "x", "±": "+-", "≤": "<=", "≥": ">=", "–": "-", "−": "-", "—": "-", "…": "...",
-    "∞": "inf", "█": "#", "√": "sqrt", "→": "->", "’": "'", "‖": "||", "─": "-", "│": "|", "╭": "+", "╮": "+",
-    "╰": "+", "╯": "+", "≈": "~", "≠": "!=", "∝": "~", "½": "1/2",
-}  # fmt: skip
+ASCII: dict[str, str] = read_table("signs")
 
 
 @Parameter(name="*")
