@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from specsim.engines._planted.law import AdditiveLogits, Law, TableLogits, sign_codes
-from specsim.engines._planted.memory import KINDS, Memory
+from specsim.engines._planted.law import KINDS, AdditiveLogits, Law, Memory, TableLogits, sign_codes
 
 WORDS = 3
 
