@@ -65,7 +65,7 @@ def plant(
 
 
 def _summary(made: "Planted") -> str:
-    from specsim.engines._planted.law import KINDS
+    from specsim.engines._planted.memory import KINDS
 
     reads = ", ".join(map(str, made.target.offsets)) or "none"
     drafts = f"about {made.tokens_per_step(4):.3f} tokens per step of 4 drafted ones"

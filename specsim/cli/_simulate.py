@@ -298,7 +298,7 @@ def compare(
 def warm(*, threads: option.Threads = None) -> int:
     """Compile the kernels of rules and audits now, on all cores, and keep them for later commands."""
     from specsim.rules import get, names
-    from specsim.simulation._comparison import KINDS, compile_rules
+    from specsim.simulation._compiling import KINDS, compile_rules
 
     for kind in KINDS:
         compile_rules([*map(get, names())], kind, threads)

@@ -20,8 +20,8 @@ from ._costs import Roofline as Roofline
 from ._costs import best_gamma as best_gamma
 from ._costs import critical_context as critical_context
 from ._costs import improvement as improvement
+from ._meanings import alpha_of as alpha_of
 from ._measured import MeasuredStep as MeasuredStep
-from ._measured import alpha_of as alpha_of
 from ._methods import compare_methods as compare_methods
 from ._methods import get_method as get_method
 from ._methods import method_names as method_names
@@ -34,6 +34,6 @@ from ._policies._kinds import Disco as Disco
 from ._policies._kinds import Goodput as Goodput
 from ._policies._kinds import Heuristic as Heuristic
 from ._policies._kinds import Oracle as Oracle
-from ._policies._kinds import Policy as Policy
 from ._policies._log import log_from_trace as log_from_trace
+from ._policies._policy import Policy as Policy
 from ._policies._simulate import every_policy as every_policy

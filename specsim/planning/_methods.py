@@ -15,7 +15,7 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.models import Pair
 from specsim.planning._costs import Hardware, Network, Roofline
-from specsim.simulation._comparison import compile_rules
+from specsim.simulation._compiling import compile_rules
 from specsim.simulation._grid import Compared, context_rows, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import pair_of

@@ -10,50 +10,15 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from specsim.core._files import open_file, read_table
 from specsim.core._lines import LONGEST, log_files, read_line, split_lines
+from specsim.served._prometheus import SERIES, read_series
 from specsim.traces._responses import COUNTS, first_of
-
-#: Names of series after the engine's, with what they count, and of the counters that every engine has.
-SERIES: dict[str, str] = read_table("metrics")["series"]
-COUNTERS = {name: SERIES[name] for name in [*SERIES][:3]}
-NAME = re.compile(r"\s*([\w:]+)")
-#: Longer lines are no series: their labels would take the square of their length.
-LONGEST_SERIES = 10_000
-
-
-class Series(NamedTuple):
-    """One line: `vllm:name{labels} value` has the engine "vllm". A timestamp after the value is left out."""
-
-    engine: str
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
-def read_series(line: str, names: Collection[str]) -> Series | None:
-    """The series in a line; None where its name, after the engine's, is not in `names`.
-
-    Raises ValueError for a line with such a name that Prometheus does not read."""
-    found = NAME.match(line)
-    engine, _, name = found[1].rpartition(":") if found else ("", "", "")
-    if name not in names:
-        return None
-    from prometheus_client.parser import text_string_to_metric_families
-
-    try:
-        if len(line) > LONGEST_SERIES:
-            raise ValueError
-        ((sample,),) = (family.samples for family in text_string_to_metric_families(line))
-    except (ValueError, IndexError, OverflowError):  # the last two for some labels and timestamps
-        raise ValueError(f"{reprlib.repr(line)} is not a series of Prometheus with a number") from None
-    return Series(engine, name, sample.labels, sample.value)
-
 
 FORMATS = read_table("metrics")
 OWNERS: dict[str, tuple[str, bool]] = FORMATS["owners"]

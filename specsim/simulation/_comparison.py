@@ -1,13 +1,10 @@
 """Compare rules on one pair: tokens per step, and total variation from the target's distribution."""
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from importlib.resources import files
-from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import numpy as np
@@ -18,68 +15,19 @@ from specsim.core import _plotting as plotting
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count, check_counts, count_of
-from specsim.core._kernels import available_threads, kept_mark
 from specsim.core._plotting import COLORS, LINES, Axes, Figure
-from specsim.core._processes import calling
-from specsim.core._progress import ShowProgress, working
+from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
-from specsim.core.distributions import Floats, check_rows, synthetic_pair
+from specsim.core.distributions import Floats, check_rows
 from specsim.models import Model, Pair, Tree
-from specsim.models._trained_pairs import default_pair
 from specsim.rules import GROUPS, Parameter, Rule, get, group_of, names
+from specsim.simulation._compiling import compile_rules
 from specsim.simulation._grid import Compared, context_rows, draft_for, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import BY_SIBLINGS, make_source, pair_of
 from specsim.traces._reader import Trace
-
-#: Fewer rules are compiled sooner than processes start.
-FEWEST = 4
-KINDS = ROWS, FIXED = "rows", "fixed pair"
-
-
-def compile_rules(
-    rules: Sequence[Rule], pair: Pair | str, threads: int | None = None, progress: ShowProgress = None
-) -> None:
-    """Compile what is not on disk yet of built-in `rules` for a pair, or a kind, if it is worth processes."""
-    if isinstance(pair, Pair):
-        pair = ROWS if isinstance(pair.target, Model | Trace) or np.ndim(pair.target) > 1 else FIXED
-    marks = {one.name: kept_mark(f"{pair} {one.name}") for one in rules if one.name in names()}
-    missing = {name: mark for name, mark in marks.items() if mark is not None and not mark.exists()}
-    processes = min(available_threads(threads), len(missing))
-    if len(missing) < FEWEST or processes < 2 or not sys.executable:
-        return
-    waiting, compiled = iter(missing.items()), []
-    command, pipes = calling(_compile_asked, pair), {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL}
-    children = [Popen(command, text=True, bufsize=1, **pipes) for _ in range(processes)]  # type: ignore[call-overload]
-
-    def ask(child: "Popen[str]") -> None:
-        assert child.stdout is not None
-        with suppress(OSError), child:  # one that has ended leaves the rules to the run
-            for name, mark in waiting:
-                print(name, file=child.stdin)
-                if child.stdout.readline():
-                    mark.touch(mode=0o600)
-                compiled.append(name)
-                work.report(len(compiled), len(missing))
-
-    with working(progress, "compile", " rules") as work, ThreadPoolExecutor(processes) as pool:
-        try:
-            list(pool.map(ask, children))
-        finally:
-            for child in children:
-                child.kill()
-
-
-def _compile_asked(kind: str) -> None:
-    """Compile each rule named on standard input, and answer with its name."""
-    pair = Pair(*(default_pair() if kind == ROWS else synthetic_pair("zipf", 8, 0.5, rng=0)))
-    for line in sys.stdin:
-        rule = get(line.strip())
-        simulate(pair, rule=rule, gamma=draft_for(rule, 2, 2), steps=1000, rng=0, threads=1)
-        print(rule.name, flush=True)
-
 
 #: Values of each parameter in a sweep, and how many rules have their names in a picture.
 SWEEP, NAMED = 9, 12

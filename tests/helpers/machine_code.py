@@ -20,7 +20,7 @@ from specsim import rules
 from specsim.core import _cuda
 from specsim.core._types import Ints
 from specsim.rules._common.fixed_pairs import PairTables
-from specsim.simulation._cuda import counting, steps
+from specsim.simulation._cuda import counting, rows, steps
 
 FLOATS, INTS = types.float64[::1], types.int64[::1]
 PAIR = [INTS if kind == Ints else FLOATS for kind in PairTables.__annotations__.values()]
@@ -71,7 +71,7 @@ def main():
         found[step.__name__] = {"as it is": exact, "fused": instructions(compiled(*arguments))}
     having = [name for name in rules.names() if _cuda.inexact(rules.get(name).rows) is None]
     for name in sys.argv[1:] or having:
-        arguments = counting.verifying_kernel(rules.get(name).rows), *NUMBERS, *ROWS
+        arguments = rows.verifying_kernel(rules.get(name).rows), *NUMBERS, *ROWS
         try:
             with _cuda.exactly(allocates=True):
                 compiled(*arguments)

@@ -12,8 +12,8 @@ from specsim.core import _kernels
 from specsim.models import Pair
 from specsim.models._trained_pairs import default_pair
 from specsim.rules import get, names
-from specsim.simulation import _comparison
-from specsim.simulation._comparison import compile_rules
+from specsim.simulation import _compiling
+from specsim.simulation._compiling import compile_rules
 from specsim.traces import default_trace
 
 PAIR = Pair(np.array([0.5, 0.5]), np.array([0.5, 0.5]))
@@ -44,7 +44,7 @@ def kept(tmp_path, monkeypatch):
 
 def test_the_kind_of_a_pair(kept, monkeypatch):
     asked = []
-    monkeypatch.setattr(_comparison, "kept_mark", asked.append)
+    monkeypatch.setattr(_compiling, "kept_mark", asked.append)
     rows = np.full((3, 2), 0.5)
     for pair in (PAIR, Pair(rows, rows), Pair(*default_pair()), Pair(default_trace())):
         compile_rules(RULES[:1], pair)
@@ -53,8 +53,8 @@ def test_the_kind_of_a_pair(kept, monkeypatch):
 
 def test_the_rules_that_are_started_for(kept, monkeypatch):
     started = []
-    monkeypatch.setattr(_comparison, "Popen", lambda *_, **__: started.append(1) or pytest.fail("a process"))
-    compile_rules(RULES[: _comparison.FEWEST - 1], PAIR, threads=2)
+    monkeypatch.setattr(_compiling, "Popen", lambda *_, **__: started.append(1) or pytest.fail("a process"))
+    compile_rules(RULES[: _compiling.FEWEST - 1], PAIR, threads=2)
     compile_rules(RULES, PAIR, threads=1)
     for one in RULES:
         _kernels.kept_mark(f"fixed pair {one.name}").touch()
@@ -63,7 +63,7 @@ def test_the_rules_that_are_started_for(kept, monkeypatch):
 
 
 def test_a_mark_is_of_one_kind_of_pair_and_one_rule(kept):
-    marks = {_kernels.kept_mark(f"{kind} {name}") for kind in _comparison.KINDS for name in names()}
+    marks = {_kernels.kept_mark(f"{kind} {name}") for kind in _compiling.KINDS for name in names()}
     assert len(marks) == 2 * len(names())
     assert {mark.parent for mark in marks} == {kept}
 
@@ -74,17 +74,17 @@ def test_nothing_is_marked_where_nothing_is_compiled(kept, monkeypatch):
 
 
 def test_a_process_that_ends_leaves_its_rules_to_the_run(kept, monkeypatch):
-    monkeypatch.setattr(_comparison, "calling", lambda *_: [sys.executable, "-c", "pass"])
+    monkeypatch.setattr(_compiling, "calling", lambda *_: [sys.executable, "-c", "pass"])
     compile_rules(RULES, PAIR, threads=2)
     assert not [one for one in RULES if _kernels.kept_mark(f"fixed pair {one.name}").exists()]
 
 
 @pytest.mark.slow
 def test_a_run_finds_what_the_processes_compiled(kept):
-    for kind in _comparison.KINDS:
+    for kind in _compiling.KINDS:
         compile_rules(RULES, kind, threads=2)
     assert all(
-        _kernels.kept_mark(f"{kind} {one.name}").exists() for kind in _comparison.KINDS for one in RULES
+        _kernels.kept_mark(f"{kind} {one.name}").exists() for kind in _compiling.KINDS for one in RULES
     )
     ran = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, env=os.environ)
     assert ran.stdout.strip() == "[]", ran.stdout + ran.stderr

@@ -18,7 +18,7 @@ from specsim.core import _cuda, _elementary
 from specsim.core._kernels import kernel
 from specsim.core._streams import key_of
 from specsim.simulation._counting import StepTally
-from specsim.simulation._cuda import counting
+from specsim.simulation._cuda import rows
 from specsim.simulation._sources import make_source, rule_verifier
 
 KEY = key_of(3)
@@ -31,8 +31,8 @@ POSITIONS = tuple(RNG.dirichlet(np.ones(7), 9) for _ in range(2))
 
 @pytest.fixture(autouse=True)
 def few_threads(monkeypatch):
-    monkeypatch.setattr(counting, "MOST_THREADS", 6)
-    monkeypatch.setattr(counting, "WARP", 3)
+    monkeypatch.setattr(rows, "THREADS", 6)
+    monkeypatch.setattr(rows, "BLOCK", 3)
 
 
 def both(pair, rule="standard", gamma=3, steps=50):
@@ -68,7 +68,7 @@ def test_the_counts_of_all_kinds_of_rows_are_those_of_the_cpu(small_trace, kind)
 def tokens_of(rule, gamma=3, steps=24, first=2**32 - 9):
     """The tokens and lengths of a batch, on the CPU and on the device; the high word of the step changes."""
     source = make_source(*POSITIONS, rule=rule, gamma=gamma)
-    counter = counting.DeviceRowCounter(source, rules.get(rule), StepTally(gamma, source.vocab_size))
+    counter = rows.DeviceRowCounter(source, rules.get(rule), StepTally(gamma, source.vocab_size))
     given = source.reader.rows(KEY, first, steps), KEY, first
     return rule_verifier(rules.get(rule), source.tree)(*given), counter.verify(*given)
 
@@ -116,8 +116,8 @@ def test_a_mistake_in_device_code_changes_the_tokens(monkeypatch, simulated, nam
     def next_step(k0, k1, purpose, step, out):
         right(k0, k1, purpose, step + 1, out)
 
-    right = counting.fill_uniforms
-    monkeypatch.setattr(counting, name, counting.VERIFY - 1 if name == "VERIFY" else next_step)
+    right = rows.fill_uniforms
+    monkeypatch.setattr(rows, name, rows.VERIFY - 1 if name == "VERIFY" else next_step)
     with pytest.raises(AssertionError, match="Mismatched"):
         assert_same_tokens(*tokens_of("standard"))
 
@@ -159,34 +159,34 @@ def test_a_rule_that_a_gpu_rounds_otherwise_is_refused(monkeypatch):
 
 
 def test_too_little_memory_is_noticed_beforehand(monkeypatch):
-    monkeypatch.setattr(counting, "current_device", lambda: ("small GPU", 1, 2**9))
+    monkeypatch.setattr(rows, "current_device", lambda: ("small GPU", 1, 2**9))
     with pytest.raises(ValueError, match=r"MiB of rows for V = 4, 2 .* small GPU has 0 MiB free.*leave dev"):
         simulate(*MARKOV, gamma=2, steps=10, rng=1, device="cuda")
-    monkeypatch.setattr(counting, "heap", lambda wanted: 2**10)
+    monkeypatch.setattr(rows, "heap", lambda wanted: 2**10)
     with pytest.raises(ValueError, match=r"device: a step has .*leave device out"):
         simulate(*MARKOV, gamma=2, steps=10, rng=1, device="cuda")
 
 
 def test_a_kernel_that_ends_early_is_noticed(monkeypatch, simulated):
     """As where the device cannot allocate what a rule asks for: numba ends that thread."""
-    monkeypatch.setattr(counting, "device_function", lambda kernel: lambda *arguments: None)
-    counting.verifying_kernel.cache_clear()
+    monkeypatch.setattr(rows, "device_function", lambda kernel: lambda *arguments: None)
+    rows.verifying_kernel.cache_clear()
     try:
         with pytest.raises(ValueError, match=r"rule standard ran out of memory on the .*leave device out"):
             simulate(*MARKOV, gamma=2, steps=10, rng=1, device="cuda")
     finally:
-        counting.verifying_kernel.cache_clear()
+        rows.verifying_kernel.cache_clear()
 
 
 def test_batches_are_cut_to_the_memory(monkeypatch):
     asked = []
-    right = counting.DeviceRowCounter.verify
+    right = rows.DeviceRowCounter.verify
 
     def verify(self, given, key, first):
         asked.append(len(given.p))
         return right(self, given, key, first)
 
-    monkeypatch.setattr(counting.DeviceRowCounter, "verify", verify)
-    monkeypatch.setattr(counting, "BATCH_BYTES", 8 * 4 * 5 * 7)  # seven steps
+    monkeypatch.setattr(rows.DeviceRowCounter, "verify", verify)
+    monkeypatch.setattr(rows, "BATCH_BYTES", 8 * 4 * 5 * 7)  # seven steps
     assert_same(*both(MARKOV, gamma=2, steps=20))
     assert asked == [1, 7, 7, 6]

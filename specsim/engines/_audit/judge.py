@@ -1,10 +1,9 @@
-"""Judge the texts of an engine: log-probabilities, tests, findings, and what speculation gained."""
+"""Judge the texts of an engine: tests, findings, and what speculation gained."""
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -14,91 +13,15 @@ from specsim.core._json import printable
 from specsim.core._provenance import Provenance
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding
-from specsim.engines._audit import counters, results
+from specsim.engines._audit import counters, logprobs, results
 from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import TRIED, known_mistakes
 from specsim.engines._audit.places import Answered, Given, Places, Rows, by_context, mass_under, masses_of
-from specsim.engines._audit.results import LogProbabilities
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import CUTS, possible_orders, resolved
 from specsim.engines._planted.requests import NEUTRAL, Completion, Failure, Request, Sampling
-
-#: An engine may give a token that never comes any log-probability below this.
-NEVER = -100.0
-
-
-def compare_logprobs(
-    places: Places, texts: Sequence[Completion], logs: Floats, rows: Rows, tolerance: float
-) -> LogProbabilities | None:
-    """Compare with the `logs` of p of each emitted token, and with the `rows` of the distribution."""
-    own = [value for one in texts for value in one.logprobs or [None] * len(one.tokens)]
-    got = np.array(own, dtype=np.float64)[places.index]  # NaN where there is None
-    asked = ~np.isnan(got)
-    listed, listed_wrong, example = _lists(places, texts, rows, tolerance)
-    if not asked.any() and not listed:
-        return None
-    with np.errstate(invalid="ignore"):
-        gap = np.abs(got - logs)
-    wrong = asked & ~(gap <= tolerance)
-    zeros = wrong & (got == 0.0)
-    if wrong.any():
-        first = int(wrong.argmax())
-        example = (
-            f"request {texts[places.text[first]].number}, place {places.place[first] + 1}: "
-            f"{got[first]:.6g} for {logs[first]:.6g}"
-        )
-    finite = asked & np.isfinite(gap)
-    return LogProbabilities(
-        returned=int(asked.sum()),
-        wrong=int(wrong.sum()),
-        zeros=int(zeros.sum()),
-        largest=float(gap[finite].max()) if finite.any() else 0.0,
-        listed=listed,
-        listed_wrong=listed_wrong,
-        example=example,
-    )
-
-
-def _lists(places: Places, texts: Sequence[Completion], rows: Rows, tolerance: float) -> tuple[int, int, str]:
-    """The entries of the top lists, how many of them are wrong, and the first of these in words."""
-    tops = [top for one in texts for top in islice(chain(one.top or (), repeat({})), len(one.tokens))]
-    entries = [(at, *entry) for at, i in enumerate(places.index) for entry in tops[i].items()]
-    if not entries:
-        return 0, 0, ""
-    at, tokens, values = (np.array(column) for column in zip(*entries, strict=True))
-    size = rows(places.contexts[:1]).shape[1]
-    outside = (tokens < 0) | (tokens >= size)
-    expected = np.empty(len(at))
-    with np.errstate(divide="ignore"):
-        for contexts, here, row in by_context(places.contexts[at], size):
-            expected[here] = np.log(rows(contexts)[row, np.clip(tokens[here], 0, size - 1)])
-    right = np.where(np.isneginf(expected), values < NEVER, np.abs(values - expected) <= tolerance)
-    wrong = outside | ~right
-    if not wrong.any():
-        return len(at), 0, ""
-    i = int(wrong.argmax())
-    said = f"{expected[i]:.6g}" if not outside[i] else "a token outside the vocabulary"
-    where = f"request {texts[places.text[at[i]]].number}, place {places.place[at[i]] + 1}"
-    return len(at), int(wrong.sum()), f"{where}, token {tokens[i]} in the list: {values[i]:.6g} for {said}"
-
-
-def logprobs_finding(found: LogProbabilities | None, tolerance: float) -> Finding | None:
-    """A finding if any returned value is wrong."""
-    if found is None or not (found.wrong or found.listed_wrong):
-        return None
-    zeros = f", {found.zeros:,} of them exactly 0" if found.zeros else ""
-    parts = [
-        f"{wrong:,} of {count:,} {what} are wrong by more than {tolerance:g}{more}"
-        for wrong, count, what, more in (
-            (found.wrong, found.returned, "returned log-probabilities", zeros),
-            (found.listed_wrong, found.listed, "entries of top lists", ""),
-        )
-        if wrong
-    ]
-    return Finding("log-probabilities", f"{'; '.join(parts)} ({found.example})")
-
 
 #: Evidence in nats above which pairs of tokens are dependent.
 DEPENDENT = 14.0
@@ -155,7 +78,7 @@ def judge(
     of_head = counters.compare_heads(run.planted, texts.asked, texts.every, texts.length)
     told = of_head.finding if of_head and impossible is None else impossible
     support = support_finding(texts.places, texts.masses, texts.fresh, len(texts.law.sizes))
-    wrong_logs = logprobs_finding(logs, texts.tolerance_of_logs)
+    wrong_logs = logprobs.finding(logs, texts.tolerance_of_logs)
     found = [*texts.contract(), support, *_deviations(tests), wrong_logs, told]
     findings = tuple(one for one in found if one is not None)
     nearest = of_head.diagnosis if of_head else []
@@ -269,7 +192,7 @@ class _Texts:
     def _compared(self, rows: Rows) -> results.LogProbabilities | None:
         mass = mass_under(self.places.contexts, self.places.tokens, rows, self.law.vocab_size)
         with np.errstate(divide="ignore"):
-            return compare_logprobs(self.places, self.fresh, np.log(mass), rows, self.tolerance_of_logs)
+            return logprobs.compare(self.places, self.fresh, np.log(mass), rows, self.tolerance_of_logs)
 
     def _wrong_logs(self, order: str) -> int:
         """How many log-probabilities are wrong if they are those of rows in this order."""

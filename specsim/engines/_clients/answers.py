@@ -9,7 +9,7 @@ from typing import Any
 from specsim.core._json import parse_json
 from specsim.engines._planted.requests import Completion, FailedError, Request
 from specsim.engines._planted.served_pair import Pair
-from specsim.served._records import COUNTERS, read_series
+from specsim.served._prometheus import COUNTERS, read_series
 from specsim.traces._responses import STRANGE, id_in, read_drafts, read_logprobs, token_ids
 
 #: The most bytes of an answer that is no text, and of one that is: some, and more for each token and for each

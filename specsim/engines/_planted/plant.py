@@ -19,15 +19,8 @@ from specsim.engines._planted import folder
 from specsim.engines._planted.architectures import ARCHITECTURES, HEADS, build
 from specsim.engines._planted.checkpoints import GGUF, WRITERS, check_installed
 from specsim.engines._planted.folder import Spelling, mean_overlap
-from specsim.engines._planted.law import (
-    MODELS,
-    MOST_ROWS,
-    Memory,
-    TableLogits,
-    digest_of,
-    draw_pair,
-    law_arrays,
-)
+from specsim.engines._planted.law import MODELS, MOST_ROWS, TableLogits, digest_of, draw_pair, law_arrays
+from specsim.engines._planted.memory import Memory
 from specsim.engines._planted.requests import Sampling
 
 MOST_WORDS, MOST_OPENERS, MOST_OFFSETS = 131_072, 1024, 8

@@ -18,7 +18,7 @@ from specsim.core._provenance import specsim_version
 from specsim.engines._planted.requests import CHATS, COMPLETIONS, Completion, Request
 from specsim.engines._server.decoding import Decoder
 from specsim.engines._server.protocol import ApiError, read_call, write_answer, write_events
-from specsim.served._records import COUNTERS
+from specsim.served._prometheus import COUNTERS
 
 #: Seconds in which calls are collected before the first step.
 COLLECT = 0.003

@@ -19,13 +19,12 @@ from specsim.planning._policies._kinds import (
     ConfidenceThreshold,
     Constant,
     Disco,
-    Drafted,
     Goodput,
     Heuristic,
     Oracle,
-    Policy,
 )
 from specsim.planning._policies._log import UNKNOWN, DraftLog
+from specsim.planning._policies._policy import Drafted, Policy
 
 DRAFT_COST = 0.05
 

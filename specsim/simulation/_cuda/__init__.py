@@ -26,7 +26,8 @@ def gpu_of(
     if threads is not None:
         raise ValueError("threads: has no effect with device='cuda'; leave it out")
     try:
-        from specsim.simulation._cuda.counting import DeviceCounter, DeviceRowCounter
+        from specsim.simulation._cuda.counting import DeviceCounter
+        from specsim.simulation._cuda.rows import DeviceRowCounter
     except ImportError as error:
         raise ValueError(
             "device: 'cuda' needs numba-cuda, which is missing; pip install 'specsim-decoding[cuda]'"

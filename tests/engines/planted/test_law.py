@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from specsim.engines._planted.law import KINDS, AdditiveLogits, Law, Memory, TableLogits, sign_codes
+from specsim.engines._planted.law import AdditiveLogits, Law, TableLogits, sign_codes
+from specsim.engines._planted.memory import KINDS, Memory
 
 WORDS = 3
 
