@@ -54,11 +54,13 @@ def read_lines(files: list[Path], progress: Progress = silent) -> Iterator[Line]
 
 
 def split_lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """The lines of a file; None for one that is too long."""
+    """The lines of a file; None for one that is too long. Raises ValueError where that is no text."""
     while line := file.readline(LONGEST):
         if len(line) < LONGEST or line.endswith(b"\n"):
             yield line
             continue
+        if b"\0" in line:
+            raise ValueError(f"{file.name}: bytes 0 and no end of a line; give a text file, not a binary one")
         while line and not line.endswith(b"\n"):
             line = file.readline(LONGEST)
         yield None

@@ -1,6 +1,7 @@
 """Safetensors files, written atomically and read whole."""
 
 import json
+import math
 import os
 import tokenize
 import zlib
@@ -54,13 +55,17 @@ def save_tensors(
 def read_tensors(
     path: PathLike, endings: tuple[str, ...] = ("",)
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """The arrays in the file `path`, or those whose names have one of the `endings`, and the metadata."""
+    """The arrays in the file `path`, or those whose names have one of the `endings`, and the metadata. Raises
+    ValueError for another file, and MemoryError for arrays that are larger than the memory."""
     from safetensors import SafetensorError, safe_open
 
     check_file(path)
     try:
         with safe_open(path, "np") as file:
             names = [name for name in [*file.keys()] if name.endswith(endings)]  # it is no mapping
+            parts = [(TYPES[one.get_dtype()], one.get_shape()) for one in map(file.get_slice, names)]
+            if (size := sum(math.prod(shape, start=dtype.itemsize) for dtype, shape in parts)) > MOST_BYTES:
+                raise MemoryError(f"{path} has {size / 2**30:,.1f} GiB of arrays")
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (SafetensorError, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise ValueError(f"{path}: not a safetensors file, or damaged ({error}); write it again") from error

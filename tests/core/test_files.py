@@ -143,6 +143,12 @@ def test_tensors_are_those_that_the_package_reads(tmp_path):
             assert np.array_equal(found[name], array)
     (tmp_path / "deep").write_bytes((200_000).to_bytes(8, "little") + b"[" * 200_000)
     refuses("deep: not a safetensors file, or damaged", read_tensors, tmp_path / "deep")
+    header = b'{"p":{"dtype":"F32","shape":[274877906944],"data_offsets":[0,1099511627776]}}   '
+    with (tmp_path / "vast").open("wb") as file:  # a file of zeros, which takes no space
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + 2**40)
+    with pytest.raises(MemoryError, match=r"vast has 1,024\.0 GiB of arrays"):
+        read_tensors(tmp_path / "vast")
 
 
 def test_json_that_is_nested_too_deeply_or_has_a_key_twice_and_its_seal():

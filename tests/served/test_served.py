@@ -550,6 +550,9 @@ def test_a_line_that_is_too_long_is_skipped(tmp_path, monkeypatch):
     found = audit_served(path, rng=0)
     assert (found.unreadable, found.places) == (2, 1)
     assert found.named[0] == f"{path}:1: longer than 0 MiB"
+    path.write_bytes(bytes(5000))
+    with pytest.raises(ValueError, match=r"served\.jsonl: bytes 0 and no end of a line; give a text file"):
+        audit_served(path, rng=0)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "{}\n", "\x1f\x8b"])

@@ -243,6 +243,10 @@ def test_a_column_that_is_there_twice_is_named(tmp_path):
     path = save(tmp_path, "safetensors", {"p": np.ones(1), "r": np.ones(1)})
     path.write_bytes(path.read_bytes().replace(b'"r"', b'"p"'))
     refuses(r"log\.safetensors: .*the key 'p' is in an object twice", import_trace, path, tmp_path / "out")
+    with path.open("r+b") as file:
+        file.write((2**39).to_bytes(8, "little"))
+        file.truncate(2**40)
+    refuses("shorter than its header, or no safetensors", import_trace, path, tmp_path / "out")
 
 
 @pytest.mark.parametrize("given", [V - 3, V + 87])

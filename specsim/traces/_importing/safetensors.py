@@ -12,6 +12,8 @@ from specsim.core._tensors import TYPES
 from specsim.traces._steps import Column, Logged, Source, from_columns
 
 SUFFIXES = (".safetensors",)
+#: Bytes, at most; a longer header is none.
+MOST_HEADER = 10**8
 
 
 def read(source: Source) -> Logged:
@@ -19,8 +21,8 @@ def read(source: Source) -> Logged:
     size = source.path.stat().st_size
     with open_file(source.path) as file:
         length = int.from_bytes(file.read(8), "little")
-        if 8 + length > size:
-            raise ValueError(f"{source.path}: is shorter than its header; save it again")
+        if 8 + length > min(size, MOST_HEADER):
+            raise ValueError(f"{source.path}: is shorter than its header, or no safetensors; save it again")
         text = file.read(length)
     try:
         columns: dict[str, Column] = {
