@@ -232,6 +232,14 @@ def lenient(pair: Pair, lenience: float, recovered: Callable[[Floats, Floats], F
 
 
 #: law(pair, **values) by the names of mistakes in drafting or verification, and of a bonus.
+def cut_at_unlikely(pair: Pair, threshold: float) -> Floats:
+    """A drafted token of low q is not tested: a token of p comes in its place."""
+    kept = np.where(pair.q >= threshold, pair.q, 0.0)
+    passed, tested = kept * pair.chance, kept.sum(axis=1, keepdims=True)
+    failed = tested - passed.sum(axis=1, keepdims=True)
+    return passed + failed * pair.residual + (1.0 - tested) * pair.p
+
+
 LAWS: dict[str, Callable[..., Floats]] = {
     "greedy_acceptance": lambda pair: argmax(pair.p),
     "accepts_everything": lambda pair: pair.q,
@@ -251,6 +259,7 @@ LAWS: dict[str, Callable[..., Floats]] = {
     "test_uniform_draws": test_uniform_draws,
     "float16_ratio": lambda pair: pair.emitted(accepted=rounded_ratio(pair.p, pair.q, np.float16)),
     "bfloat16_ratio": lambda pair: pair.emitted(accepted=rounded_ratio(pair.p, pair.q, dtype_of("bfloat16"))),
+    "cuts_at_unlikely": cut_at_unlikely,
     "lenience": lambda pair, lenience: lenient(pair, lenience, lambda *_: pair.residual),
     "scaled_lenience": lambda pair, lenience: lenient(pair, lenience, residual),
     "bonus_argmax": lambda pair: argmax(pair.p),

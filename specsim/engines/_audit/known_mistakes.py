@@ -77,8 +77,10 @@ def known_mistakes(
     law = answered.planted.target
     if gamma and answered.texts and not sampling.reads_texts:
         yield from _of_state(answered, places, gamma)
-    yield from _of_verification(law.words, sampling)
-    yield from _of_processing(sampling, order)
+    if gamma:
+        yield from _of_verification(law.words, sampling)
+    for known in _of_processing(sampling, order):
+        yield known if gamma else replace(known, seldom=())  # without drafts there is no bonus
     if not sampling.reads_texts:  # every place has rows of its own, so that means of them take long
         yield from _unknown_tokens(law)
     yield from _missed(sampling, places)
@@ -121,9 +123,9 @@ def _of_verification(words: int, sampling: Sampling) -> Iterator[Known]:
     yield Known(("draft_numbers_in_check",), _law("draft_numbers_in_check"))
     if words <= MOST_WORDS:
         yield Known(("test_uniform_draws",), _law("test_uniform_draws"))
-    for lenience in TRIED["leniences"]:
-        name = "scaled_lenience"
-        yield Known((written(name, {"lenience": lenience}),), _law(name, lenience=lenience))
+    for name, values in TRIED["values"].items():
+        for one in ({parameter: value} for parameter, tried in values.items() for value in tried):
+            yield Known((written(name, one),), _law(name, **one))
 
 
 #: The mistakes of the rows without a parameter: in the residual, and in the test and the residual.
@@ -142,6 +144,10 @@ def _of_processing(sampling: Sampling, order: str) -> Iterator[Known]:
     if presence:
         often = methodcaller("changed", frequency_penalty=frequency + presence, presence_penalty=0.0)
         yield Known(("presence_each_time",), often)
+    if (penalty := sampling.repetition_penalty or 1.0) != 1.0:  # planted logits are negative
+        yield Known(("repetition_divides",), methodcaller("changed", repetition_penalty=1.0 / penalty))
+    for k in {max(1, sampling.top_k - 1), sampling.top_k + 1} if sampling.top_k else ():
+        yield Known((written("other_top_k", {"k": k}),), methodcaller("changed", top_k=k))
     if sampling.temperature not in (0.0, 1.0):
         yield Known(("temperature_twice",), methodcaller("changed", temperature=sampling.temperature**2))
     elif sampling.temperature == 1.0:
