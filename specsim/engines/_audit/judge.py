@@ -16,7 +16,7 @@ from specsim.core._verdicts import BUDGET, WANTED_TV, Finding
 from specsim.engines._audit import counters, logprobs, results
 from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import TRIED, known_mistakes
-from specsim.engines._audit.places import Answered, Given, Places, Rows, by_context, mass_under, masses_of
+from specsim.engines._audit.places import Answered, Given, Places, by_context, mass_under, masses_of
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
 from specsim.engines._planted.folder import Planted
@@ -34,10 +34,17 @@ MOST_ENTRIES = 2**25
 #: Tolerance of log p in float32: at least so much, and so much for each token of the vocabulary, since
 #: softmax sums over it.
 LEAST_TOLERANCE, TOKEN_TOLERANCE = 1e-5, 1e-8
-#: The rows, other than processed ones, whose log-probabilities an engine may return.
-OTHER_ROWS: dict[str, Callable[[Given], Floats]] = {
+#: The rows whose log-probabilities an engine may return.
+ROWS: dict[str, Callable[[Given], Floats]] = {
+    "processed": lambda given: given.p,
     "raw": lambda given: given.raw.p,
     "penalised": lambda given: given.changed(**{name: NEUTRAL[name] for name in CUTS}),
+}
+#: Those which it returns by mistake at some places.
+MISTAKEN: dict[str, Sequence[Callable[[Given], Floats]]] = {
+    "logprobs_of_draft": (lambda given: given.raw.q, lambda given: given.q),
+    "logprobs_of_residual": (lambda given: given.raw.residual, lambda given: given.rows.residual),
+    "logprobs_mixed": (*ROWS.values(),),
 }
 
 
@@ -179,25 +186,30 @@ class _Texts:
 
     def log_probabilities(self) -> tuple[results.LogProbabilities | None, str]:
         """The comparison with processed, penalised or raw rows, whichever match best."""
-        processed = self._compared(self.rows)
-        if processed is None or not self.sampling.acting:
-            return processed, ""
-        found = {"processed": processed}
-        for kind, rows in OTHER_ROWS.items():
-            if other := self._compared(lambda contexts, rows=rows: rows(self.given(contexts))):  # type: ignore[misc]
-                found[kind] = other
+        kinds = [*ROWS] if self.sampling.acting else ["processed"]
+        found = {kind: one for kind in kinds if (one := self._compared(ROWS[kind]))}
+        if not found:
+            return None, ""
         kind = min(found, key=lambda one: _wrong(found[one]))
-        return found[kind], kind if len({*map(_wrong, found.values())}) > 1 else ""
+        best = self._compared(ROWS[kind], MISTAKEN) if found[kind].wrong else found[kind]
+        return best, kind if len({*map(_wrong, found.values())}) > 1 else ""
 
-    def _compared(self, rows: Rows) -> results.LogProbabilities | None:
-        mass = mass_under(self.places.contexts, self.places.tokens, rows, self.law.vocab_size)
-        with np.errstate(divide="ignore"):
-            return logprobs.compare(self.places, self.fresh, np.log(mass), rows, self.tolerance_of_logs)
+    def _compared(
+        self, of: Callable[[Given], Floats], mistaken: Mapping[str, Sequence[Callable[[Given], Floats]]] = {}
+    ) -> results.LogProbabilities | None:
+        def logs(rows: Callable[[Given], Floats]) -> Floats:
+            with np.errstate(divide="ignore"):
+                return np.log(mass_under(*asked, lambda contexts: rows(self.given(contexts)), width))
+
+        asked, width = (self.places.contexts, self.places.tokens), self.law.vocab_size
+        others = [(name, logs(one)) for name, rows in mistaken.items() for one in rows]
+        more = lambda contexts: of(self.given(contexts)), self.tolerance_of_logs, others
+        return logprobs.compare(self.places, self.fresh, logs(of), *more)
 
     def _wrong_logs(self, order: str) -> int:
         """How many log-probabilities are wrong if they are those of rows in this order."""
         self.order = order
-        found = self._compared(self.rows)
+        found = self._compared(ROWS["processed"])
         return _wrong(found) if found else 0
 
     @property
@@ -205,7 +217,8 @@ class _Texts:
         return max(self.tolerance, LEAST_TOLERANCE)
 
     def contract(self) -> Iterator[Finding]:
-        """What violates the protocol: failures at fault, texts of another length, ids that do not exist."""
+        """What violates the protocol: failures at fault, texts of another length or with another end than
+        they say, ids that do not exist."""
         yield from results.faults(self.run.failures)
         if outside := self.places.outside:
             yield Finding("contract", f"{outside:,} emitted tokens are not in the vocabulary")
@@ -219,6 +232,17 @@ class _Texts:
                 f"{len(wrong):,} texts have another number of tokens than max_tokens, first request "
                 f"{first.number}: {length} for {most}",
             )
+        asked = self.sampling.stop_ids, *map(self.run.planted.encode, self.sampling.stop)
+        ends = {token for stop in asked for token in stop}
+        said = {True: "length", False: "stop"}  # by whether fewer tokens came than may
+        if odd := [
+            (one, length, most)
+            for one, length, most in lengths
+            if one.finish == said[length < most] and (length < most or not {*one.tokens[-1:]} & ends)
+        ]:
+            one, length, most = odd[0]
+            text = f"{len(odd):,} texts say that they ended otherwise than they did, first request"
+            yield Finding("contract", f"{text} {one.number}: {one.finish} after {length} of {most} tokens")
 
     def notes(self, kind: str) -> Iterator[str]:
         """Facts that are no part of the verdict."""

@@ -5,6 +5,7 @@ from itertools import chain, islice, repeat
 
 import numpy as np
 
+from specsim import mistakes
 from specsim.core._types import Floats
 from specsim.core._verdicts import Finding
 from specsim.engines._audit.places import Places, Rows, by_context
@@ -13,12 +14,20 @@ from specsim.engines._planted.requests import Completion
 
 #: An engine may give a token that never comes any log-probability below this.
 NEVER = -100.0
+#: A mistake is named that gives more than this share of the wrong ones.
+MOST = 0.9
 
 
 def compare(
-    places: Places, texts: Sequence[Completion], logs: Floats, rows: Rows, tolerance: float
+    places: Places,
+    texts: Sequence[Completion],
+    logs: Floats,
+    rows: Rows,
+    tolerance: float,
+    mistaken: Sequence[tuple[str, Floats]] = (),
 ) -> LogProbabilities | None:
-    """Compare with the `logs` of p of each emitted token, and with the `rows` of the distribution."""
+    """Compare with the `logs` of p of each emitted token, and with the `rows` of the distribution; wrong ones
+    with those of mistakes too."""
     own = [value for one in texts for value in one.logprobs or [None] * len(one.tokens)]
     got = np.array(own, dtype=np.float64)[places.index]  # NaN where there is None
     asked = ~np.isnan(got)
@@ -29,6 +38,15 @@ def compare(
         gap = np.abs(got - logs)
     wrong = asked & ~(gap <= tolerance)
     zeros = wrong & (got == 0.0)
+    named = ""
+    if wrong.any() and mistaken:
+        late = np.where(np.roll(places.text, 1) == places.text, np.roll(logs, 1), np.nan)
+        zero = "logprobs_zero" if zeros.sum() == asked.sum() else "logprobs_zero_if_accepted"
+        every = [*mistaken, ("logprobs_one_late", late), (zero, np.zeros_like(logs))]
+        with np.errstate(invalid="ignore"):
+            shares = [(np.mean(np.abs(got - of)[wrong] <= tolerance), name) for name, of in every]
+        share, likeliest = max(shares)
+        named = likeliest if share > MOST else ""
     if wrong.any():
         first = int(wrong.argmax())
         example = (
@@ -44,6 +62,7 @@ def compare(
         listed=listed,
         listed_wrong=listed_wrong,
         example=example,
+        named=named,
     )
 
 
@@ -83,4 +102,5 @@ def finding(found: LogProbabilities | None, tolerance: float) -> Finding | None:
         )
         if wrong
     ]
-    return Finding("log-probabilities", f"{'; '.join(parts)} ({found.example})")
+    named = f". {found.named}: {mistakes.get(found.named).mechanism}" if found.named else ""
+    return Finding("log-probabilities", f"{'; '.join(parts)} ({found.example}){named}")

@@ -73,7 +73,8 @@ class LogProbabilities:
 
     `returned` of the emitted tokens have one and `wrong` of these differ by more than the tolerance;
     `largest` is the largest difference of a finite one, `zeros` how many are exactly 0 where the
-    distribution's are not. `listed` and `listed_wrong` count the entries of lists of most probable tokens."""
+    distribution's are not. `listed` and `listed_wrong` count the entries of lists of most probable tokens.
+    `named` is the known mistake that gives the wrong ones."""
 
     returned: int
     wrong: int
@@ -82,6 +83,7 @@ class LogProbabilities:
     listed: int
     listed_wrong: int
     example: str = ""
+    named: str = ""
 
 
 @dataclass(frozen=True)

@@ -70,5 +70,4 @@ class MlxEngine(InProcess):
             "logprobs": None if sampling.logprobs is None else tuple(logprobs),
             "top": tuple(top) if sampling.logprobs else None,
             "accepted": accepted if self._gamma else None,
-            "finish": "length",
         }

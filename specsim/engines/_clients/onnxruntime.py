@@ -73,7 +73,6 @@ class OnnxRuntimeEngine(InProcess):
             "tokens": tuple(int(token) for token in generator.get_sequence(0)[len(request.prompt) :]),
             "drafted": drafts.get("draft_tokens_proposed"),
             "accepted": drafts.get("draft_tokens_accepted"),
-            "finish": "length",
         }
 
 
