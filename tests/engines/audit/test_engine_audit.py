@@ -217,6 +217,7 @@ def test_a_mistake_is_found_and_named(name, pair, opened, made_as, full):
         where = made_as(architecture)
     tokens, sampling = 40_000 if full else FEWER, SETTINGS.get(name, Sampling())
     how = {"sampling": sampling, "texts": 2 if name == "copies_alike" else 1, "order": FIRST_ORDER, "rng": 1}
+    how["shared_prompts"] = name == "prefix_one_long"
     found = audit_engine("specsim", where, tokens=tokens, mistake=name, **how)
     kind = {"logprobs": "log-probabilities", "bonus_counted": "counters", "head": "counters"}
     wanted = next((kind[start] for start in kind if name.startswith(start)), None)
@@ -228,6 +229,33 @@ def test_a_mistake_is_found_and_named(name, pair, opened, made_as, full):
         assert nearest.name == common
         assert name in (nearest.name, *nearest.alike)
         assert nearest.mechanism.endswith(".")
+    if wanted == "log-probabilities":
+        assert found.logprobs.named == name
+
+
+class Changing(LocalEngine):
+    """Decodes with other parameters than it is asked for."""
+
+    def complete(self, requests):
+        changed = [replace(one, sampling=replace(one.sampling, **self.values)) for one in requests]
+        return super().complete(changed)
+
+
+@pytest.mark.parametrize("speculative", [True, False])
+@pytest.mark.parametrize(
+    ("sampling", "values", "name"),
+    [
+        (Sampling(top_k=3), {"top_k": 4}, "other_top_k:k=4"),
+        (Sampling(repetition_penalty=2.0), {"repetition_penalty": 0.5}, "repetition_divides"),
+        (Sampling(temperature=0.5), {"temperature": 1.0}, None),
+    ],
+)
+def test_other_parameters_are_named_without_drafts_too(sampling, values, name, speculative, pair):
+    engine = Changing(pair, speculative=speculative, seed=1)
+    engine.values = values
+    found = audit_engine(engine, pair, tokens=4_000, sampling=sampling, rng=1)
+    assert name in (found.diagnosis[0].name, None)
+    assert speculative or not any("bonus" in one.name for one in found.diagnosis)
 
 
 @pytest.mark.parametrize("name", ["moe", "short-conv", "sliding-window", "gated-delta", "head"])
@@ -393,6 +421,7 @@ def test_few_texts_leave_several_orders_possible(pair):
         (lambda one: replace(one, tokens=(*one.tokens[:-1], 99)), "contract"),
         (lambda one: replace(one, tokens=(*one.tokens[:-1], 6)), "support"),  # end-of-text
         (lambda one: Failure(one.number, "garbage", "not JSON"), "contract"),
+        (lambda one: replace(one, finish="stop"), "contract"),
         (lambda one: replace(one, accepted=one.drafted + 1), "counters"),
         (lambda one: replace(one, logprobs=tuple(x - 1e-3 for x in one.logprobs)), "log-probabilities"),
         (lambda one: replace(one, top=({0: 0.5},) * len(one.tokens)), "log-probabilities"),
