@@ -225,7 +225,8 @@ def _misread(answered: Answered, places: Places) -> Iterator[Known]:
         yield Known(("prefix_one_long",), attrgetter("p"), contexts=read)
         for name, seldom, detail, move in _moves():
             read = _read(law, whole, places, places.text, at, move)
-            yield Known((name,), attrgetter("p"), seldom=seldom, detail=detail, contexts=read)
+            first = ("prompt_end_twice",) if name == "bonus_cached_twice" else ()
+            yield Known((name,), attrgetter("p"), seldom, first, detail=detail, contexts=read)
         for name, step in (("next", 1), ("previous", -1), ("second next", 2)):
             # not around: no text may be read by itself by way of others
             other = np.clip(places.text + step, 0, len(whole) - 1)
