@@ -77,8 +77,7 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
     contexts = np.concatenate([law.contexts(prompt, law.start) for prompt in prompts])
     shares = law.rows(contexts)[:, : law.words].mean(axis=0)
     rare = int(np.abs(shares - 1.0 / LONG).argmin())  # it ends about every other text of the audit
-    words, share = {"half": max(2, law.words // 2), "rare": rare}, float(shares[rare])
-    longer = LONG * share / (1.0 - (1.0 - share) ** LONG)
+    words = {"half": max(2, law.words // 2), "rare": rare, "often": int(shares.argmax())}
     found = []
     for size in [*BATTERIES][: [*BATTERIES].index(battery) + 1]:
         for name, given in SETTINGS[size].items():
@@ -87,7 +86,10 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
             if "stop" in values:
                 values["stop"] = [planted.decode([rare])]
             sampling = Sampling.from_json(values, words)
-            more = {"n": form.pop("texts", 1), "longer": longer if sampling.stops else 1.0}
+            share = float(shares[sampling.stop_ids[0] if sampling.stop_ids else rare])
+            free = LONG - sampling.min_tokens
+            length = sampling.min_tokens + (1.0 - (1.0 - share) ** free) / share
+            more = {"n": form.pop("texts", 1), "longer": LONG / length if sampling.stops else 1.0}
             found.append(Setting(name, sampling=sampling, **more, **form))
     return found
 
