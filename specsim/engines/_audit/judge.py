@@ -1,7 +1,7 @@
 """Judge the texts of an engine: tests, findings, and what speculation gained."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,14 +34,15 @@ MOST_ENTRIES = 2**25
 #: Tolerance of log p in float32: at least so much, and so much for each token of the vocabulary, since
 #: softmax sums over it.
 LEAST_TOLERANCE, TOKEN_TOLERANCE = 1e-5, 1e-8
+Of = Callable[[Given], Floats]
 #: The rows whose log-probabilities an engine may return.
-ROWS: dict[str, Callable[[Given], Floats]] = {
+ROWS: dict[str, Of] = {
     "processed": lambda given: given.p,
     "raw": lambda given: given.raw.p,
     "penalised": lambda given: given.changed(**{name: NEUTRAL[name] for name in CUTS}),
 }
 #: Those which it returns by mistake at some places.
-MISTAKEN: dict[str, Sequence[Callable[[Given], Floats]]] = {
+MISTAKEN: dict[str, Sequence[Of]] = {
     "logprobs_of_draft": (lambda given: given.raw.q, lambda given: given.q),
     "logprobs_of_residual": (lambda given: given.raw.residual, lambda given: given.rows.residual),
     "logprobs_mixed": (*ROWS.values(),),
@@ -194,10 +195,8 @@ class _Texts:
         best = self._compared(ROWS[kind], MISTAKEN) if found[kind].wrong else found[kind]
         return best, kind if len({*map(_wrong, found.values())}) > 1 else ""
 
-    def _compared(
-        self, of: Callable[[Given], Floats], mistaken: Mapping[str, Sequence[Callable[[Given], Floats]]] = {}
-    ) -> results.LogProbabilities | None:
-        def logs(rows: Callable[[Given], Floats]) -> Floats:
+    def _compared(self, of: Of, mistaken: Mapping[str, Sequence[Of]] = {}) -> results.LogProbabilities | None:
+        def logs(rows: Of) -> Floats:
             with np.errstate(divide="ignore"):
                 return np.log(mass_under(*asked, lambda contexts: rows(self.given(contexts)), width))
 
@@ -222,27 +221,16 @@ class _Texts:
         yield from results.faults(self.run.failures)
         if outside := self.places.outside:
             yield Finding("contract", f"{outside:,} emitted tokens are not in the vocabulary")
-        lengths = [(one, len(one.tokens), self.asked[one.number].max_tokens) for one in self.fresh]
-        stops = self.sampling.stops
-        wrong = [one for one in lengths if one[1] > one[2] or (one[1] < one[2] and not stops)]
-        if wrong:
-            first, length, most = wrong[0]
-            yield Finding(
-                "contract",
-                f"{len(wrong):,} texts have another number of tokens than max_tokens, first request "
-                f"{first.number}: {length} for {most}",
-            )
         asked = self.sampling.stop_ids, *map(self.run.planted.encode, self.sampling.stop)
-        ends = {token for stop in asked for token in stop}
-        said = {True: "length", False: "stop"}  # by whether fewer tokens came than may
-        if odd := [
-            (one, length, most)
-            for one, length, most in lengths
-            if one.finish == said[length < most] and (length < most or not {*one.tokens[-1:]} & ends)
-        ]:
-            one, length, most = odd[0]
-            text = f"{len(odd):,} texts say that they ended otherwise than they did, first request"
-            yield Finding("contract", f"{text} {one.number}: {one.finish} after {length} of {most} tokens")
+        ends, odd = {token for stop in asked for token in stop}, defaultdict(list)
+        for one in self.fresh:
+            length, most = len(one.tokens), self.asked[one.number].max_tokens
+            if length > most or (length < most and not ends):
+                odd["have another number of tokens than max_tokens"].append(f"{one.number}: {length} for {most}")
+            elif one.finish == ("length" if length < most else "stop" if one.tokens[-1] not in ends else ""):
+                odd["say that they ended otherwise"].append(f"{one.number}: {one.finish} after {length} of {most}")
+        for what, texts in odd.items():
+            yield Finding("contract", f"{len(texts):,} texts {what}, first request {texts[0]}")
 
     def notes(self, kind: str) -> Iterator[str]:
         """Facts that are no part of the verdict."""

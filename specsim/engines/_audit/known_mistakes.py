@@ -146,10 +146,8 @@ def _of_processing(sampling: Sampling, order: str) -> Iterator[Known]:
         yield Known(("presence_each_time",), often)
     if (penalty := sampling.repetition_penalty or 1.0) != 1.0:  # planted logits are negative
         yield Known(("repetition_divides",), methodcaller("changed", repetition_penalty=1.0 / penalty))
-    if sampling.stop_ids and sampling.min_tokens:
-        for later in TRIED["late"]:
-            longer = methodcaller("changed", min_tokens=sampling.min_tokens + later)
-            yield Known(("min_tokens_late",), longer)
+    for later in TRIED["late"] if "min_tokens" in sampling.acting else ():
+        yield Known(("min_tokens_late",), methodcaller("changed", min_tokens=sampling.min_tokens + later))
     for k in {max(1, sampling.top_k - 1), sampling.top_k + 1} if sampling.top_k else ():
         yield Known((written("other_top_k", {"k": k}),), methodcaller("changed", top_k=k))
     if sampling.temperature not in (0.0, 1.0):
