@@ -226,9 +226,13 @@ class _Texts:
         for one in self.fresh:
             length, most = len(one.tokens), self.asked[one.number].max_tokens
             if length > most or (length < most and not ends):
-                odd["have another number of tokens than max_tokens"].append(f"{one.number}: {length} for {most}")
+                odd["have another number of tokens than max_tokens"].append(
+                    f"{one.number}: {length} for {most}"
+                )
             elif one.finish == ("length" if length < most else "stop" if one.tokens[-1] not in ends else ""):
-                odd["say that they ended otherwise"].append(f"{one.number}: {one.finish} after {length} of {most}")
+                odd["say that they ended otherwise"].append(
+                    f"{one.number}: {one.finish} after {length} of {most}"
+                )
         for what, texts in odd.items():
             yield Finding("contract", f"{len(texts):,} texts {what}, first request {texts[0]}")
 

@@ -84,6 +84,4 @@ def passing(p: Floats) -> NDArray[np.bool_]:
     return np.arange(p.size) == p.argmax()
 
 
-RULE = with_test(
-    "greedy_match", acceptance, accept, passing, draft_sampling=("sampled", "top"), declared=declared
-)
+RULE = with_test("greedy_match", acceptance, accept, passing, declared=declared)

@@ -54,10 +54,8 @@ def draw(pair, numbers, x, tested, u):
 
 RULE = Rule(
     **words("one_hot"),
-    draft_sampling=("sampled", "top"),
     law=tokenwise.law("one_hot", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
     survival=tokenwise.survival(lambda p, q: p),
-    reads_draft=False,
 )

@@ -60,10 +60,8 @@ def verify_fixed_pair(draft, target, draft_uniforms, verify_uniforms, tokens, ac
 
 RULE = Rule(
     **words("sampler_match"),
-    draft_sampling=("sampled", "top"),
     law=tokenwise.law("sampler_match", one_hot.acceptance, one_hot.recovered),
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair, acceptance=tokenwise.acceptance_of(one_hot.shares)),
     survival=tokenwise.survival(lambda p, q: p),
-    reads_draft=False,
 )

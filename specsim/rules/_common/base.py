@@ -18,10 +18,12 @@ RULES = read_table("rules")
 
 
 def words(name: str) -> dict[str, Any]:
-    """The name of a rule, and its citation, declaration and parameters, if the table has them."""
+    """The name of a rule, and its citation, claims and parameters, if the table has them."""
     said = {"name": name, **RULES.get(name, {})}
     if "parameters" in said:
         said["parameters"] = tuple(Parameter(one, **about) for one, about in said["parameters"].items())
+    if "draft_sampling" in said:
+        said["draft_sampling"] = tuple(said["draft_sampling"])
     return said
 
 

@@ -107,5 +107,4 @@ RULE = Rule(
     declared=declared,
     rows=verify_rows,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reads_draft=False,
 )

@@ -87,10 +87,5 @@ def shares(p: Floats, q: Floats, alpha: float) -> tuple[Floats, Floats, Floats]:
 
 
 RULE = positions.rule(
-    "cascade_token",
-    (acceptance, recovered, pi),
-    (accept, recover, bonus),
-    shares,
-    declared=declared,
-    leaf_rows=True,
+    "cascade_token", (acceptance, recovered, pi), (accept, recover, bonus), shares, declared=declared
 )

@@ -153,5 +153,4 @@ RULE = Rule(
     declared=declared,
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair),
-    looks_ahead=True,
 )

@@ -104,9 +104,6 @@ RULE = nodewise.rule(
     node_law,
     choose,
     nodewise.fixed_pair(pick),
-    draft_sampling=("without replacement",),
     declared=declared,
     survival=tokenwise.survival(chance),
-    distinct=True,
-    reads_draft=False,
 )

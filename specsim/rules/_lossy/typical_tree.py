@@ -136,13 +136,9 @@ def verify_fixed_pair(
 
 RULE = Rule(
     **words("typical_tree"),
-    draft_sampling=("top",),
     law=law,
     declared=declared,
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair),
     parameters=typical.RULE.parameters,
-    on_trees=True,
-    reads_draft=False,
-    looks_ahead=True,
 )

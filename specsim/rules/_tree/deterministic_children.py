@@ -67,7 +67,5 @@ RULE = nodewise.rule(
     node_law,
     choose,
     nodewise.fixed_pair(pick),
-    draft_sampling=("top", "without replacement", "sampled", "top and sample"),
     survival=tokenwise.survival(lambda p, q: p),
-    reads_draft=False,
 )

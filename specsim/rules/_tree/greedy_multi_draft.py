@@ -110,12 +110,4 @@ def pick_uniform(p, children, u, again):
     return index_of(top, token), token
 
 
-RULE = nodewise.rule(
-    "greedy_multi_draft",
-    node_law,
-    choose,
-    nodewise.fixed_pair(pick),
-    draft_sampling=("top and sample", "without replacement"),
-    many_drafts=True,
-    distinct=True,
-)
+RULE = nodewise.rule("greedy_multi_draft", node_law, choose, nodewise.fixed_pair(pick))

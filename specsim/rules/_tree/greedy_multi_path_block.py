@@ -513,5 +513,4 @@ RULE = Rule(
     fixed_pair=fixed_pair(count_children),
     uniforms=uniforms,
     survival=block.survival,
-    on_trees=True,
 )

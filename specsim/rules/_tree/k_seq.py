@@ -157,4 +157,4 @@ def sequential_pick(table, children, u, last, drafts):
     return -1, alias_draw(table[2 * drafts + 1].view(np.int64), last)
 
 
-RULE = nodewise.rule("k_seq", node_law, choose, nodewise.fixed_pair(pick, table), many_drafts=True)
+RULE = nodewise.rule("k_seq", node_law, choose, nodewise.fixed_pair(pick, table))

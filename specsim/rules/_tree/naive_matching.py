@@ -39,11 +39,5 @@ def pick(pair, table, children, u, last):
 
 
 RULE = nodewise.rule(
-    "naive_matching",
-    node_law,
-    choose,
-    nodewise.fixed_pair(pick),
-    draft_sampling=("sampled", "without replacement", "top", "top and sample"),
-    survival=tokenwise.survival(lambda p, q: p),
-    reads_draft=False,
+    "naive_matching", node_law, choose, nodewise.fixed_pair(pick), survival=tokenwise.survival(lambda p, q: p)
 )

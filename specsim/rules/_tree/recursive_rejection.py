@@ -75,6 +75,4 @@ def pick(pair, table, children, u, last):
     return -1, draw_residual(pair, table[k, 0], table[k, 1], last)
 
 
-RULE = nodewise.rule(
-    "recursive_rejection", node_law, choose, nodewise.fixed_pair(pick, residuals), many_drafts=True
-)
+RULE = nodewise.rule("recursive_rejection", node_law, choose, nodewise.fixed_pair(pick, residuals))

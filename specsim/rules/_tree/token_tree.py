@@ -65,11 +65,4 @@ def pick(pair, table, children, u, last):
     return index_of(children, y), y
 
 
-RULE = nodewise.rule(
-    "token_tree",
-    node_law,
-    choose,
-    nodewise.fixed_pair(pick),
-    draft_sampling=("sampled", "without replacement"),
-    many_drafts=True,
-)
+RULE = nodewise.rule("token_tree", node_law, choose, nodewise.fixed_pair(pick))

@@ -198,5 +198,4 @@ RULE = Rule(
     rows=rows(True, new_weight),
     fixed_pair=fixed_pair(True, new_weight),
     survival=survival,
-    on_trees=True,
 )

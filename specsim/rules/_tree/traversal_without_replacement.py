@@ -21,11 +21,8 @@ from specsim.rules._tree.traversal import fixed_pair, new_weight, rows, traverse
 
 RULE = Rule(
     **words("traversal_without_replacement"),
-    draft_sampling=("without replacement",),
     law=partial(traverse, replaced=False),
     rows=rows(False, new_weight),
     fixed_pair=fixed_pair(False, new_weight),
     survival=survival,
-    on_trees=True,
-    distinct=True,
 )

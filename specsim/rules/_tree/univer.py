@@ -270,11 +270,8 @@ def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_un
 
 RULE = Rule(
     **words("univer"),
-    draft_sampling=("top and sample", "without replacement"),
     law=law,
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair),
     survival=survival,
-    on_trees=True,
-    distinct=True,
 )

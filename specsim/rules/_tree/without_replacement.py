@@ -81,12 +81,4 @@ def pick(pair, table, children, u, last):
     return -1, draw_residual(pair, b, d, last)
 
 
-RULE = nodewise.rule(
-    "without_replacement",
-    node_law,
-    choose,
-    nodewise.fixed_pair(pick),
-    draft_sampling=("without replacement",),
-    many_drafts=True,
-    distinct=True,
-)
+RULE = nodewise.rule("without_replacement", node_law, choose, nodewise.fixed_pair(pick))
