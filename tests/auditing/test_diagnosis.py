@@ -23,7 +23,7 @@ from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
-from specsim.auditing._diagnosis import decoders, diagnose, reproduction, texts
+from specsim.auditing._diagnosis import decoders, diagnose, large, reproduction, texts
 from specsim.auditing._diagnosis.decoders import audited_texts, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_edge_case, diagnose_failed
 from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
@@ -31,6 +31,7 @@ from specsim.auditing._diagnosis.parameters import as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import SPENT, WORK, Limits, OutOfTime, Scored, posterior
 from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_value, predict
 from specsim.auditing._diagnosis.signatures import computed, independent, signatures, signatures_of
+from specsim.auditing._diagnosis.verifiers import _elsewhere
 from specsim.auditing._replay import replay_step
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
@@ -523,6 +524,29 @@ def test_a_mistake_where_p_and_q_are_close_or_there_is_no_q_is_named(name):
     assert found.evidence.startswith(
         "It does so where q is None; with q its steps are exact." if no_q else "Ev"
     )
+
+
+def test_of_mistakes_alike_in_one_case_that_is_named_which_is_right_in_the_others():
+    wrong = mistakes.get("greedy_if_peaked:threshold=0.8").function
+    results, known = audited(wrong, ("nearly certain",)), some("greedy_acceptance", "greedy_if_peaked")
+    with open_subject(wrong, 1, 60) as subject:
+        given = Audited(subject, results, "smoke", SEED, Limits())
+        small = large.outcomes_of(given, diagnostic_cases(Declared()))
+        found = _elsewhere(known, given, small, True)
+    assert [one.name.partition(":")[0] for one in found.named] == ["greedy_if_peaked"]
+    assert found.evidence == "It does so in case 'nearly certain'; in other small cases its steps are exact."
+
+
+def test_a_mistake_of_rows_with_a_seed_is_named():
+    of_seeded = mistakes.get("test_uniform_draws:only=3").function
+
+    @declares(seeds=True)
+    def wrong(draft_tokens, p, q, rng, seeds):
+        seeded = np.array([[one is not None] for one in seeds])
+        return np.where(seeded, *(one(draft_tokens, p, q, rng) for one in (of_seeded, verifiers.right)))
+
+    found = diagnosed(wrong, ("asymmetric",), some("test_uniform_draws", "one_uniform", "absolute_residual"))
+    assert (first(found), found.evidence) == ("test_uniform_draws", "It does so in rows with a seed.")
 
 
 def test_an_edge_case_reads_as_one():

@@ -139,7 +139,13 @@ def test_tokens_have_the_law_of_the_mistakes_parts_and_no_other(name, version):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "variant", ["likeliest_only:k=1024", "last_tile_never:size=4096", "ratio_epsilon:epsilon=1e-5"]
+    "variant",
+    [
+        "likeliest_only:k=1024",
+        "last_tile_never:size=4096",
+        "ratio_epsilon:epsilon=1e-5",
+        "residual_epsilon:epsilon=1e-6",
+    ],
 )
 def test_a_mistake_of_many_ids_is_named(variant):
     name, _, value = variant.partition(":")
