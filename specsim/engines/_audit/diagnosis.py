@@ -152,7 +152,7 @@ def diagnose(places: Places, fitted: list[Fitted], given: From) -> tuple[KnownMi
         gained, (name, *alike) = float(one.gains.max()), one.names
         if gained >= GAINED:
             how = one.known.mechanism(name), WHERE[where], share, gained, most - gained
-            fits = _fits(places, one.known, where, share, given)
+            fits = one.known.may_have(where, share) and _fits(places, one.known, where, share, given)
             found.append(KnownMistake(name, tuple(alike), *how, fits))
     return tuple(found)
 

@@ -63,6 +63,10 @@ class Known:
         anywhere = self.often if share > 0.5 else self.seldom or self.often
         return (anywhere, self.first or anywhere, self.last or anywhere)[where]
 
+    def may_have(self, where: int, share: float) -> bool:
+        """Whether it can be at so few places: what has no name of its own there happens at most of them."""
+        return share > 0.5 or self.contexts is not None or bool((self.seldom, self.first, self.last)[where])
+
     def mechanism(self, name: str) -> str:
         return self.detail or mistakes.get(name).mechanism
 
@@ -147,7 +151,8 @@ def _of_processing(sampling: Sampling, order: str) -> Iterator[Known]:
     if (penalty := sampling.repetition_penalty or 1.0) != 1.0:  # planted logits are negative
         yield Known(("repetition_divides",), methodcaller("changed", repetition_penalty=1.0 / penalty))
     for later in TRIED["late"] if "min_tokens" in sampling.acting else ():
-        yield Known(("min_tokens_late",), methodcaller("changed", min_tokens=sampling.min_tokens + later))
+        rows = methodcaller("changed", min_tokens=sampling.min_tokens + later)
+        yield Known(("min_tokens_late",), rows, seldom=("min_tokens_late",))
     for k in {max(1, sampling.top_k - 1), sampling.top_k + 1} if sampling.top_k else ():
         yield Known((written("other_top_k", {"k": k}),), methodcaller("changed", top_k=k))
     if sampling.temperature not in (0.0, 1.0):

@@ -18,7 +18,7 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Piece, Table
 from specsim.core._verdicts import BUDGET, Check, Finding, Judged, Verdict
 from specsim.engines._audit.judge import Run, judge, likely_orders
-from specsim.engines._audit.results import EngineAudit
+from specsim.engines._audit.results import CLOSE, EngineAudit
 from specsim.engines._audit.run import FORM, open_store, opening, plain_options, planned_tokens, serve
 from specsim.engines._audit.store import LONG, plan_requests
 from specsim.engines._planted.folder import Planted
@@ -185,8 +185,10 @@ class EngineMatrix(Judged):
 
     def remarks(self) -> Iterator[Piece]:
         for _, name, command, audit in self._audits():
-            if nearest := next((one for one in audit.diagnosis if one.fits), None):
-                yield f"{name}: closest known mistake: {nearest.said}."
+            if fitting := [one for one in audit.diagnosis if one.fits]:
+                first, *close = [one for one in fitting if one.behind - fitting[0].behind < CLOSE]
+                or_else = "".join(f", or {one.name}" for one in close)
+                yield f"{name}: closest known mistake: {first.said}{or_else}."
             if audit.failures and not audit.findings:
                 yield f"{name}: {audit.notes[-1]}"
             if audit.findings or audit.failures:

@@ -125,6 +125,10 @@ class EngineEfficiency:
         return text + "."
 
 
+#: Mistakes whose likelihoods differ by fewer nats cannot be distinguished.
+CLOSE = 3.0
+
+
 @dataclass(frozen=True)
 class KnownMistake:
     """A mistake of `specsim.mistakes` that explains the texts better than the distribution.
@@ -309,7 +313,7 @@ def _diagnosis_lines(audit: EngineAudit) -> Iterator[str]:
         yield f"Closest known mistake: {said}"
     else:
         yield f"No known mistake fits{_other_weights(audit)}. Nearest: {said}"
-    close = [one.name for one in others if one.behind < 3.0]
+    close = [one.name for one in others if one.behind < CLOSE]
     if alike := [name for name in dict.fromkeys([*first.alike, *close]) if name != first.name]:
         yield f"It cannot be distinguished from {', '.join(alike)}."
     elif others:
