@@ -185,10 +185,10 @@ class EngineMatrix(Judged):
 
     def remarks(self) -> Iterator[Piece]:
         for _, name, command, audit in self._audits():
-            if fitting := [one for one in audit.diagnosis if one.fits]:
-                first, *close = [one for one in fitting if one.behind - fitting[0].behind < CLOSE]
-                or_else = "".join(f", or {one.name}" for one in close)
-                yield f"{name}: closest known mistake: {first.said}{or_else}."
+            close = [one for one in audit.diagnosis if one.behind < CLOSE]
+            if close and close[0].fits:
+                others = "".join(f", or {one.name}" for one in close[1:])
+                yield f"{name}: closest known mistake: {close[0].said}{others}."
             if audit.failures and not audit.findings:
                 yield f"{name}: {audit.notes[-1]}"
             if audit.findings or audit.failures:
