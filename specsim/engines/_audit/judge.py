@@ -225,16 +225,15 @@ class _Texts:
         ends, odd = {token for stop in asked for token in stop}, defaultdict(list)
         for one in self.fresh:
             length, most = len(one.tokens), self.asked[one.number].max_tokens
+            said = f"request {one.number}: {length} of {most} tokens, {one.finish}"
             if length > most or (length < most and not ends):
-                odd["have another number of tokens than max_tokens"].append(
-                    f"{one.number}: {length} for {most}"
-                )
+                odd["have another number of tokens than max_tokens"].append(said)
+            elif {*one.tokens[:-1]} & ends:
+                odd["go on after what stops them"].append(said)
             elif one.finish == ("length" if length < most else "stop" if one.tokens[-1] not in ends else ""):
-                odd["say that they ended otherwise"].append(
-                    f"{one.number}: {one.finish} after {length} of {most}"
-                )
+                odd["say that they ended otherwise"].append(said)
         for what, texts in odd.items():
-            yield Finding("contract", f"{len(texts):,} texts {what}, first request {texts[0]}")
+            yield Finding("contract", f"{len(texts):,} texts {what}, the first of {texts[0]}")
 
     def notes(self, kind: str) -> Iterator[str]:
         """Facts that are no part of the verdict."""
