@@ -430,6 +430,29 @@ def outcomes_of(file):
     )
 
 
+def test_the_page_of_batteries_has_the_numbers_of_engines_by_independent_authors():
+    rows = json.loads((ROOT / "tests/independent/servers.json").read_text())["rows"]
+    sets = [
+        [row for row in rows if row["set"] == each and row["kind"] == "wrong"] for each in ("first", "second")
+    ]
+    small, any_, given, right = (
+        " and ".join(str(sum(map(held, wrong))) for wrong in sets)
+        for held in (
+            lambda row: row["found"] == "small",
+            lambda row: row["found"] is not None,
+            lambda row: row["outcome"] != "none",
+            lambda row: row["outcome"] == "right",
+        )
+    )
+    accused = [row["found"] for row in rows if row["kind"] == "right"]
+    assert accused == [None] * 20
+    assert [len(wrong) for wrong in sets] == [30, 30]
+    page = " ".join((ROOT / "docs/batteries.md").read_text(encoding="utf-8").split())
+    assert f"*small* found {small} of the 30 wrong ones of each, *mid* {any_}" in page
+    assert f"none of the {len(accused)} right ones" in page
+    assert f"Of {given} names that they gave {right} were right" in page
+
+
 def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
     kinds = ("wrong verifier", "wrong decoder", "right verifier", "right decoder")
     (caught, large), (accused, right) = found_of("first", kinds[0], 0.02), found_of("first", kinds[2])
