@@ -229,7 +229,7 @@ class _Texts:
             if length > most or (length < most and not ends):
                 odd["have another number of tokens than max_tokens"].append(said)
             elif {*one.tokens[:-1]} & ends:
-                odd["go on after what stops them"].append(said)
+                odd["have tokens after what stops them"].append(said)
             elif one.finish == ("length" if length < most else "stop" if one.tokens[-1] not in ends else ""):
                 odd["say that they ended otherwise"].append(said)
         for what, texts in odd.items():

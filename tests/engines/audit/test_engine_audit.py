@@ -258,11 +258,11 @@ def test_other_parameters_are_named_without_drafts_too(sampling, values, name, s
     assert speculative or not any("bonus" in one.name for one in found.diagnosis)
 
 
-def test_texts_that_go_on_after_a_stop_are_a_finding(pair):
+def test_tokens_after_a_stop_are_a_finding(pair):
     engine = Changing(pair, seed=1)
     engine.values = {"stop_ids": ()}
     found = audit_engine(engine, pair, tokens=2_000, sampling=Sampling(stop_ids=(1,)), rng=1)
-    assert "texts go on after what stops them, the first of request" in found.findings[0].text
+    assert "texts have tokens after what stops them, the first of request" in found.findings[0].text
 
 
 @pytest.mark.parametrize("name", ["moe", "short-conv", "sliding-window", "gated-delta", "head"])
