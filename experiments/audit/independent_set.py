@@ -64,10 +64,11 @@ ARCHIVES = {
     "ninth.zip": "7c87537494732142ce70068bc307bb2bbfb0f8da30ac893fd889041f1d98469f",
     "tenth.zip": "527f720571279adea2144693777a435c24374dcce520558498ee418544f908fb",
     "eleventh.zip": "20552c2da994d5f3953269f49f3fc25d600bd760dca337c81cb82d4d63954dc2",
+    "twelfth.zip": "62c91feef3f99c54a791dfa99a34e8806ea08e90848c546779efbe8bc6e55999",
 }
 SETS = (
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
-    "eleventh",
+    "eleventh", "twelfth",
 )  # fmt: skip
 
 
