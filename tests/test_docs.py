@@ -222,8 +222,8 @@ def test_commands_and_targets_exist(name):
 def cheap():
     for name, page in PAGES.items():
         for line, _ in commands(page):
-            words = shlex.split(line)
-            if words[1:2] and words[1] in CHEAP and not re.search("[…\\[]|FOLDER|FILE|last-night", line):
+            words, files = shlex.split(line), "FOLDER|FILE|last-night|--from|--prompts|\\.log"
+            if words[1:2] and words[1] in CHEAP and not re.search(f"[…\\[]|{files}", line):
                 yield pytest.param(words[1:], id=f"{name}: {line}")
 
 

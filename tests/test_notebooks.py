@@ -29,7 +29,7 @@ SHOWN = {
 }  # fmt: skip
 
 #: What differs from run to run and from machine to machine.
-TIMES = re.compile(r"\d[\d.,]* ?(?:s|ms|µs|min)\b|\d+ threads?|<th>seconds</th><td>[^<]*")
+TIMES = re.compile(r"\d[\d.,]* ?(?:s|ms|µs|min)\b|\d+ threads?|seconds</th><td[^>]*>[^<]*")
 NUMBERS = re.compile(r"\d[\d,]*(?:\.\d+)?")
 #: What a committed notebook shows in place of what needs a kernel.
 WITHOUT_KERNEL = {"VBox(": "use the sliders"}
