@@ -232,7 +232,7 @@ def lenient(pair: Pair, lenience: float, recovered: Callable[[Floats, Floats], F
 
 
 #: law(pair, **values) by the names of mistakes in drafting or verification, and of a bonus.
-def cut_at_unlikely(pair: Pair, threshold: float) -> Floats:
+def cut_at_unlikely(pair: Pair, threshold: float = 0.3) -> Floats:
     """A drafted token of low q is not tested: a token of p comes in its place."""
     kept = np.where(pair.q >= threshold, pair.q, 0.0)
     passed, tested = kept * pair.chance, kept.sum(axis=1, keepdims=True)
