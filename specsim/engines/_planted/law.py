@@ -299,12 +299,7 @@ def draw_pair(
 
 
 def _additive(
-    sizes: tuple[int, ...],
-    empty: int | None,
-    words: int,
-    kind: str,
-    overlap: float,
-    rng: np.random.Generator,
+    sizes: tuple[int, ...], empty: int | None, words: int, kind: str, overlap: float, rng: np.random.Generator
 ) -> LogitsPair:
     """Both read the tokens alike, with the bases that give the mean overlap asked for. In the column `empty`
     the largest number is an empty memory."""

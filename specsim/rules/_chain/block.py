@@ -24,13 +24,7 @@ import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
-from specsim.core.distributions import (
-    alias_draws,
-    alias_table,
-    capped_ratio,
-    copy_row,
-    cumulative_draw,
-)
+from specsim.core.distributions import alias_draws, alias_table, capped_ratio, copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule, end_step, words

@@ -60,11 +60,7 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def with_test(
-    name: str,
-    acceptance: Callable[..., Any],
-    accept: Kernel,
-    chance: Callable[..., Floats],
-    **claims: Any,
+    name: str, acceptance: Callable[..., Any], accept: Kernel, chance: Callable[..., Floats], **claims: Any
 ) -> Rule:
     """The rule with another test, as law, as kernel, and as chance(p(x), q(x), **values) of arrays."""
 

@@ -26,11 +26,7 @@ SLIM = 4
 
 
 def rule(
-    name: str,
-    node_law: Callable[..., tuple[list[Any], Row]],
-    choose: Kernel,
-    pair: FixedPair,
-    **claims: Any,
+    name: str, node_law: Callable[..., tuple[list[Any], Row]], choose: Kernel, pair: FixedPair, **claims: Any
 ) -> Rule:
     """The rule for trees with the law at a node `node_law`, see `law`, the kernel `choose`, see `rows`, and
     the fixed-pair kernel of `pair`; `claims` are other parts of a `Rule`, as its citation without `words`."""

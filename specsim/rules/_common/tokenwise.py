@@ -11,13 +11,7 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
-from specsim.core.distributions import (
-    alias_draws,
-    alias_table,
-    copy_row,
-    cumulative_draw,
-    is_zero,
-)
+from specsim.core.distributions import alias_draws, alias_table, copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
 from specsim.rules._common import integers
 from specsim.rules._common.base import FixedPair, end_step

@@ -32,13 +32,7 @@ from specsim.models import Tree
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain import block
 from specsim.rules._common.base import FixedPair, Rule, end_step, words
-from specsim.rules._common.fixed_pairs import (
-    CODES,
-    alias_draw,
-    build_tables,
-    by_parent,
-    draw_trees,
-)
+from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_parent, draw_trees
 from specsim.rules._common.sorting import stable_order
 
 
