@@ -169,7 +169,11 @@ class VocabularyComparison(Shown):
             f"draft has {self.shared:.1%} of the target's tokens",
         ]
         if self.differences:
-            parts.append(Table(self.columns, [_shown(one) for one in self.differences]))
+            rows = [
+                (number, *(NONE if one is None else repr(one) for one in both))
+                for number, *both in self.differences
+            ]
+            parts.append(Table(self.columns, rows))
         return [*parts, *self.findings, *self._advice()]
 
     def _advice(self) -> list[Piece]:
@@ -468,8 +472,3 @@ def _check_d2t(draft: Vocabulary, target: Vocabulary, size: int) -> tuple[int, t
 
 def _set_of(value: Any) -> list[int]:
     return sorted({one for one in (value if isinstance(value, list) else [value]) if _whole(one) is not None})
-
-
-def _shown(one: tuple[int, str | None, str | None]) -> tuple[str, str, str]:
-    number, *tokens = one
-    return str(number), *(NONE if token is None else repr(token) for token in tokens)  # type: ignore[return-value]

@@ -143,8 +143,9 @@ def _cell(
     chosen, gamma = rules.get(setting.pop("rule", rule)), setting.pop("gamma", gamma)
     own = [parameter.name for parameter in chosen.parameters]
     known = (*own, "gamma", "rule", *SAMPLING)
-    for name in setting:
-        if name not in known and (owners := _owners(name)):
+    for name in (name for name in setting if name not in known):
+        every = map(rules.get, rules.names())
+        if owners := ", ".join(rule.name for rule in every if name in [one.name for one in rule.parameters]):
             raise ValueError(
                 f"over: {name} is not a setting of {chosen.name}; give one of the rules {owners}"
             )
@@ -153,12 +154,6 @@ def _cell(
     sampling = {name: value for name, value in setting.items() if name not in own}
     chosen = chosen.with_parameters(**of_rule)
     return _processed(pair, sampling) if sampling else pair, chosen, gamma
-
-
-def _owners(setting: str) -> str:
-    """The rules that have this parameter."""
-    every = map(rules.get, rules.names())
-    return ", ".join(rule.name for rule in every if setting in [one.name for one in rule.parameters])
 
 
 def _processed(pair: Pair, sampling: Mapping[str, Any]) -> Pair:

@@ -1,6 +1,5 @@
 """Where a user's function comes from: its file, and the versions of the libraries loaded with it."""
 
-import hashlib
 import inspect
 import os
 import sys
@@ -11,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from specsim.core._files import sha256_of
 from specsim.core._provenance import installed_version
 
 #: Libraries that verifiers call, by the name that is imported.
@@ -66,10 +66,7 @@ def origin_of(function: Callable[..., Any]) -> Origin:
 def digest_of(file: str | None) -> str | None:
     """The SHA-256 of a file, or of the archive that it is in; None if there is no such file."""
     found = file and next(filter(Path.is_file, [Path(file), *Path(file).parents]), None)
-    if not found:
-        return None
-    with found.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    return sha256_of(found) if found else None
 
 
 def import_places() -> list[str]:

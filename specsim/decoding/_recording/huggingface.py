@@ -188,11 +188,12 @@ def record_hf(
     device = "cpu" if device is None else device
     (big, tokenizer), (small, other) = (load(one, device) for one in (target, draft))
     check_tokenizers(tokenizer, other, prompts)
-    room = min(_context(big), _context(small))
+    room = min(getattr(one.config, "max_position_embeddings", None) or 2**31 for one in (big, small))
     if gamma >= room:
         raise ValueError(f"gamma: {gamma} exceeds the models' context of {room} tokens; draft fewer")
     texts = _encode(prompts, tokenizer, room - gamma)
-    vocab_size = min(_width(big), _width(small))
+    # padding may make the number of logits larger than that of tokens
+    vocab_size = min(int(one.get_output_embeddings().weight.shape[0]) for one in (big, small))
     passes: list[tuple[str, int, float]] = []
     first = CachedModel(big, "target", sampling, vocab_size, passes=passes)
     second = CachedModel(small, "draft", sampling, vocab_size, passes=passes)
@@ -311,16 +312,6 @@ def _encode(prompts: Sequence[str], tokenizer: Any, room: int) -> list[list[int]
                 f"prompt {number}: {len(tokens)} tokens do not fit beside a draft; give at most {room}"
             )
     return texts
-
-
-def _context(model: Any) -> int:
-    """The tokens that a model reads at most."""
-    return int(getattr(model.config, "max_position_embeddings", None) or 2**31)
-
-
-def _width(model: Any) -> int:
-    """The number of its logits, which padding may make larger than the number of tokens."""
-    return int(model.get_output_embeddings().weight.shape[0])
 
 
 def _ends(model: Any) -> frozenset[int]:

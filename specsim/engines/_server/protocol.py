@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import starmap
 from typing import Any
 
 from specsim.core._files import read_table
@@ -207,7 +206,8 @@ def _logprobs(call: Call, answer: Completion, pair: Pair) -> dict[str, Any]:
     if call.chat:
         lists = lists or [{}] * len(answer.tokens)
         content = [
-            _entry(name(x), value) | {"top_logprobs": [*starmap(_entry, top.items())]}
+            {"token": name(x), "logprob": value}
+            | {"top_logprobs": [{"token": one, "logprob": its} for one, its in top.items()]}
             for x, value, top in zip(answer.tokens, answer.logprobs or (), lists, strict=True)
         ]
         return {"content": content}
@@ -218,10 +218,6 @@ def _logprobs(call: Call, answer: Completion, pair: Pair) -> dict[str, Any]:
         "top_logprobs": lists if answer.top is not None else None,
         "text_offset": ends,
     }
-
-
-def _entry(token: str, value: float | None) -> dict[str, Any]:
-    return {"token": token, "logprob": value}
 
 
 def _usage(call: Call, answers: Sequence[Completion]) -> dict[str, Any]:
