@@ -60,7 +60,7 @@ def check_between(name: str, value: Any, low: float, high: float, what: str, end
     """Raise ValueError unless `value` is finite and in the interval with these `ends`, such as "(]"."""
     if isinstance(value, np.ndarray | np.generic) and not value.ndim:  # float16 would overflow
         value = value.item()
-    if not _is_number(value):
+    if isinstance(value, bool) or not issubclass(type(value), Real):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}; give a {what}")
     excluded = (ends[0] == "(" and value == low) or (ends[1] == ")" and value == high)
     if excluded or not (low <= value <= high and math.isfinite(value)):
@@ -84,12 +84,4 @@ MOST_SECONDS = 1e8
 
 def check_seconds(name: str, value: Any) -> None:
     """Raise ValueError or TypeError unless `value` is a time limit above 0 of at most `MOST_SECONDS`."""
-    if not _is_number(value):
-        raise TypeError(f"{name}: expected a number of seconds, got {type(value).__name__}")
-    if not 0 < value <= MOST_SECONDS:
-        shown = shown_number(value)
-        raise ValueError(f"{name}: {shown} is not a positive number of seconds, of at most {MOST_SECONDS:g}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    check_between(name, value, 0.0, MOST_SECONDS, "number of seconds", "(]")

@@ -12,7 +12,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._checks import check_choice, check_count
 from specsim.core._kernels import Kernel, inner_summary_kernel, summary_kernel
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
@@ -156,8 +156,7 @@ def summarise_and_read(
     progress: ShowProgress = None,
 ) -> tuple[TraceSummary | TraceBounds, Reading]:
     """The results of `summarise` and `read_alpha`, in one pass over the rows without skipped shards."""
-    if entropy_of not in ("p", "q"):
-        raise ValueError(f"entropy_of: {entropy_of!r} is unknown; give 'p' or 'q'")
+    check_choice("entropy_of", entropy_of, ("p", "q"))
     check_count("bins", bins, most=MOST_BINS)
 
     def contexts(columns: AnyColumns, beta: Floats) -> _Contexts:

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between
+from specsim.core._checks import check_between, check_choice
 from specsim.core._lines import log_files, read_lines
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
@@ -84,8 +84,7 @@ def audit_served(
     >>> found.places, str(found.verdict)
     (1, 'inconclusive')
     """
-    if logprobs not in ("raw", "processed"):
-        raise ValueError(f"logprobs: {logprobs!r} is unknown; give 'raw' or 'processed'")
+    check_choice("logprobs", logprobs, ("raw", "processed"))
     check_between("tolerance", tolerance, 0.0, 0.1, "number of nats")
     if temperature is not None:
         check_between("temperature", temperature, 0.0, math.inf, "number")

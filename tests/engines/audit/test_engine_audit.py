@@ -607,7 +607,7 @@ def test_a_text_is_kept_once(tmp_path):
 @refused(
     ({"tokens": 0}, "tokens: 0 is not at least 1"),
     ({"texts": 0}, "texts: 0 is not at least 1"),
-    ({"seconds": 0.0}, "seconds: 0.0 is not a positive"),
+    ({"seconds": 0.0}, "seconds: 0.0 is outside"),
     ({"tolerance": -1.0}, "tolerance: -1.0 is outside"),
     ({"sampling": Sampling(stop=(" a b",))}, "is not the text of a token, such as ' a'"),
     ({"sampling": Sampling(stop=("hello",))}, "is not the text of a token, such as ' a'"),
