@@ -84,7 +84,6 @@ def uniform(key: Sequence[int], purpose: int, step: int, index: int) -> float:
 
 
 def word(key: Sequence[int], purpose: int, step: int, index: int) -> int:
-    """Word number `index` of `step`."""
     return philox((index // 4, step & WORD, step >> 32, purpose), key)[index % 4]
 
 

@@ -174,7 +174,6 @@ class Judged(Shown):
         return ""
 
     def meaning(self) -> str:
-        """What the verdict means."""
         return ""
 
     def remedy(self) -> str:

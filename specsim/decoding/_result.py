@@ -55,7 +55,6 @@ class Generation(Shown):
 
     @property
     def drafted(self) -> int:
-        """Drafted tokens in all."""
         return sum(step.drafted for step in self.steps)
 
     @property

@@ -275,7 +275,6 @@ def some_records(source: str | Path, unreadable: list[str]) -> list[Record]:
 def acceptance_of(
     records: list[Record], unreadable: Sequence[str] = (), name: str = "", series: Iterable[Acceptance] = ()
 ) -> Acceptance:
-    """What records amount to."""
     if any(one.is_request and one.lengths for one in records):  # others were without speculation
         records = [one for one in records if one.lengths or not one.is_request]
     wrong = [(one, reasons) for one in records if (reasons := [*_contradictions(one, len(records) == 1)])]

@@ -308,7 +308,6 @@ def pair_of(target: Any, draft: Any) -> Pair:
 
 
 def model_source(rule: Rule, reader: _rows.RowReader) -> RowSource:
-    """The source of the steps of a rule on the rows of a reader."""
     verify = rule_verifier(rule, reader.tree)
     if rule.positions is not None and isinstance(reader, _rows.ModelRows):
         tree = reader.tree

@@ -45,7 +45,6 @@ class Accepted(Shown):
 
     @property
     def drafted(self) -> int:
-        """Drafted tokens."""
         return self.num_steps * self.gamma
 
     @property

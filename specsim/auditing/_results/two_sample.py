@@ -80,7 +80,6 @@ class TwoSampleAudit(Judged):
         return sum(case.detectable_tv <= self.wanted_tv for case in self.cases)
 
     def verdict_of(self, case: Difference) -> Verdict:
-        """The verdict of a case."""
         if case.broken or case.changed:
             return Verdict.BROKEN if case.broken else Verdict.CHANGED
         return Verdict.SAME if case.detectable_tv <= self.wanted_tv else Verdict.NO_POWER

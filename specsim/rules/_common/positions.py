@@ -170,6 +170,5 @@ def drawn_token(sums, u):
 
 @kernel
 def sum_rows(rows, sums):
-    """`sum_up` of each row."""
     for a in range(rows.shape[0]):
         sum_up(rows[a], sums[a])
