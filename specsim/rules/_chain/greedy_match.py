@@ -12,7 +12,7 @@ section 3.
 
 Cost: γ + 1 uniforms a step, all unused; O(V) a position from rows, O(1) for a fixed pair."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,13 @@ def follow(p, q, values, weights):
 @kernel
 def recover(p, q, x, values, weights):
     follow(p, q, values, weights)
+
+
+def declared_of(p: Row, q: Row | None, passing: Sequence[bool]) -> list[Any]:
+    """π = q·1_S + (1 - q(S))·1_argmax, where S are the tokens that are `passing`; 1_argmax for the bonus."""
+    law = [0 * a for a in p] if q is None else [b if s else 0 * b for b, s in zip(q, passing, strict=True)]
+    law[list(p).index(max(p))] += 1 - sum(law)
+    return law
 
 
 def with_test(

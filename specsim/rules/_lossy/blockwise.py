@@ -25,7 +25,7 @@ import numpy as np
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.models._drafts.sampling import rank_tokens
-from specsim.rules._chain.greedy_match import argmax
+from specsim.rules._chain.greedy_match import argmax, declared_of
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule, end_step, words
 
@@ -50,15 +50,9 @@ def kept(p: Row, x: int, top_k: Any, distance: Any) -> bool:
 def declared(p: Row, q: Row | None, position: int, top_k: Any, distance: Any, min_block: Any) -> list[Any]:
     if q is not None and position < min_block:
         return list(q)
-    weights = [0 * a for a in p]
     order = sorted(range(len(p)), key=lambda x: (-p[x], x))
-    best = order[0]
-    if q is not None:
-        ordinals = range(max(0, best - int(distance)), min(len(p), best + int(distance) + 1))
-        for x in {*order[: int(top_k)], *ordinals}:
-            weights[x] = q[x]
-    weights[best] += 1 - sum(weights)
-    return weights
+    ordinals = range(order[0] - int(distance), order[0] + int(distance) + 1)
+    return declared_of(p, q, [x in ordinals or x in order[: int(top_k)] for x in range(len(p))])
 
 
 @inner_kernel

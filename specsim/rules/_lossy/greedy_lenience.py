@@ -26,13 +26,8 @@ def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
 
 
 def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:
-    best = list(p).index(max(p))
-    kept = [0 * a for a in p]
-    if q is not None:
-        lowest = float(lenience) * float(p[best])
-        kept = [b if float(a) >= lowest else 0 * b for a, b in zip(p, q, strict=True)]
-    kept[best] += 1 - sum(kept)
-    return kept
+    lowest = float(lenience) * float(max(p))
+    return greedy_match.declared_of(p, q, [float(a) >= lowest for a in p])
 
 
 @kernel

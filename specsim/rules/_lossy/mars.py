@@ -40,15 +40,12 @@ def acceptance(p: Row, q: Row, x: int, theta: Any, log_partition: Any) -> Any:
 
 
 def declared(p: Row, q: Row | None, position: int, theta: Any, log_partition: Any) -> list[Any]:
-    law = [0 * a for a in p]
     best, *others = sorted(range(len(p)), key=lambda x: (-p[x], x))
-    largest, partition = math.log(p[best]), float(log_partition)
-    if q is not None and others and p[others[0]] > 0 and largest > -partition:
+    largest, partition, passing = math.log(p[best]), float(log_partition), [False] * len(p)
+    if others and p[others[0]] > 0 and largest > -partition:
         margin = math.log(p[others[0]]) - float(theta) * largest
-        if margin > (float(theta) - 1) * partition:
-            law[others[0]] = q[others[0]]
-    law[best] = 1 - sum(law)
-    return law
+        passing[others[0]] = margin > (float(theta) - 1) * partition
+    return greedy_match.declared_of(p, q, passing)
 
 
 @kernel

@@ -33,14 +33,9 @@ def acceptance(p: Row, q: Row, x: int, epsilon: Any, delta: Any) -> Any:
 
 
 def declared(p: Row, q: Row | None, position: int, epsilon: Any, delta: Any) -> list[Any]:
-    best = list(p).index(max(p))
-    kept = [0 * a for a in p]
-    if q is not None:
-        perplexity = math.prod((float(a) + 1e-5) ** -float(a) for a in p)
-        lowest = min(float(epsilon), float(delta) / perplexity)
-        kept = [b if float(a) > lowest else 0 * b for a, b in zip(p, q, strict=True)]
-    kept[best] += 1 - sum(kept)
-    return kept
+    perplexity = math.prod((float(a) + 1e-5) ** -float(a) for a in p)
+    lowest = min(float(epsilon), float(delta) / perplexity)
+    return greedy_match.declared_of(p, q, [float(a) > lowest for a in p])
 
 
 @inner_kernel
