@@ -156,7 +156,7 @@ def count_chunks(
 
     chunks = (piece for first, end in intervals for piece in pieces(first, end - first, source.chunk))
     # without a pool an interrupt ends a chunk at once
-    return map(chunk, chunks) if threads == 1 else _side_by_side(chunk, chunks, threads)
+    return map(chunk, chunks) if threads == 1 else _on_threads(chunk, chunks, threads)
 
 
 def count_in_turn(source: Batches, tally: Tally, key: Key, first: int, steps: int) -> Iterator[Partial]:
@@ -204,16 +204,23 @@ def _join(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(joined)
 
 
-def _side_by_side(work: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
-    """Yield the results of `work` on `items` in any order, with at most 2·threads items submitted."""
-    waiting = iter(items)
+def _on_threads(work: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
     with ThreadPoolExecutor(threads) as pool:
-        pending: set[Future[T]] = {pool.submit(work, item) for item in islice(waiting, 2 * threads)}
         try:
-            while pending:
-                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                pending |= {pool.submit(work, item) for item in islice(waiting, len(finished))}
-                for future in finished:
-                    yield future.result()
+            yield from side_by_side(work, items, pool, 2 * threads)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def side_by_side(
+    work: Callable[[Any], T], items: Iterable[Any], pool: ThreadPoolExecutor, most: int
+) -> Iterator[T]:
+    """Yield the results of `work` on `items` as they end, with at most `most` items submitted."""
+    waiting, running = iter(items), set[Future[T]]()
+    while True:
+        running |= {pool.submit(work, item) for item in islice(waiting, most - len(running))}
+        if not running:
+            return
+        finished, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in finished:
+            yield future.result()

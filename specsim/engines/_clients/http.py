@@ -10,16 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import urlsplit
 
 from specsim.core._checks import check_count, check_seconds
 from specsim.engines._clients import answers
-from specsim.engines._clients.running import Answers, side_by_side
+from specsim.engines._clients.running import Answers
 from specsim.engines._clients.writing import DIALECTS, TEXT_DIALECTS, Dialect, fields_of
 from specsim.engines._planted.requests import CHATS, COMPLETIONS, Completion, FailedError, Failure, Request
 from specsim.engines._planted.served_pair import Pair
+from specsim.simulation._counting import side_by_side
 from specsim.traces._responses import id_in, token_ids
 
 #: Seconds for an answer that is no text, such as the list of models, and for a text after the deadline.
@@ -124,7 +125,8 @@ class HttpServer:
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         executor = ThreadPoolExecutor(self._connections)
         try:
-            yield from side_by_side(self._answer, requests, executor, 2 * self._connections)
+            found = side_by_side(self._answer, requests, executor, 2 * self._connections)
+            yield from chain.from_iterable(found)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
             self._stopping.set()  # whoever reads this may have stopped reading

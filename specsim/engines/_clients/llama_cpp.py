@@ -5,14 +5,16 @@ It samples from the target, and accepts drafted tokens that are equal to what it
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 from specsim.core._checks import check_counts
 from specsim.engines._clients.answers import read_completions, read_counters
-from specsim.engines._clients.running import Answers, InProcess, need, side_by_side
+from specsim.engines._clients.running import Answers, InProcess, need
 from specsim.engines._clients.writing import TOKEN_IDS, fields_of
 from specsim.engines._planted.checkpoints import GGUF
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Failure, Request
+from specsim.simulation._counting import side_by_side
 
 #: The largest seed: 32 bits, less the one that means a random seed.
 MOST_SEED = 2**32 - 2
@@ -50,7 +52,8 @@ class LlamaCppEngine(InProcess):
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         with ThreadPoolExecutor(self._parallel) as executor:
-            yield from side_by_side(self._tried, requests, executor, 2 * self._parallel)
+            answers = side_by_side(self._tried, requests, executor, 2 * self._parallel)
+            yield from chain.from_iterable(answers)
 
     def counters(self) -> dict[str, int] | None:
         return read_counters(self._model.handle_metrics()) if self._gamma else None

@@ -1,14 +1,11 @@
-"""What connections to engines in this process share: installed packages, checkpoints that an engine converts,
-requests side by side, crashes."""
+"""What connections to engines in this process share: packages, checkpoints that are converted, crashes."""
 
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from importlib import import_module
 from importlib.metadata import version
-from itertools import islice
 from typing import Any, ClassVar
 
 from specsim.core._checks import check_counts
@@ -108,20 +105,6 @@ def convert(module: str, options: Sequence[str], package: str) -> None:
         if last.startswith(("ModuleNotFoundError", "ImportError")) or "No module named" in last:
             raise ImportError(f"{module} cannot be run; run: pip install {package} ({last})")
         raise ValueError(f"{module} {' '.join(options)}: {last}")
-
-
-def side_by_side(
-    answer: Callable[[Request], Answers], requests: Sequence[Request], executor: ThreadPoolExecutor, most: int
-) -> Iterator[Completion | Failure]:
-    """Answer `requests`, at most `most` at once, in the order in which they end."""
-    waiting, running = iter(requests), set[Future[Answers]]()
-    while True:
-        running |= {executor.submit(answer, one) for one in islice(waiting, most - len(running))}
-        if not running:
-            return
-        done, running = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            yield from future.result()
 
 
 def or_failures(answer: Callable[[], Answers], requests: Sequence[Request]) -> Answers:
