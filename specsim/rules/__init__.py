@@ -18,7 +18,7 @@ from pathlib import Path
 from specsim.core._arguments import checked
 from specsim.core._kernels import kernel
 from specsim.core._parameters import Parameter, split_name
-from specsim.core._registry import suggestion
+from specsim.core._registry import check_known
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 
@@ -105,8 +105,7 @@ def get(name: str | Rule) -> Rule:
     name, given = split_name(name, names())
     if not name:
         raise ValueError(f"name: the name of a rule is empty. Rules: {', '.join(names())}")
-    if name not in names():
-        raise ValueError(f"unknown rule {name!r}{suggestion(name, names(), 'Rules')}")
+    check_known("rule", name, names())
     if (group := group_of(name)) == "controls":
         return _wrong()[name].given(given)
     rule: Rule = importlib.import_module(f"{__name__}._{group}.{name}").RULE

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from specsim.core._arguments import checked
-from specsim.core._registry import suggestion
+from specsim.core._registry import check_known
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict
 from specsim.core._verdicts import Check as Outcome
 from specsim.served._feasible import CLOSE, COUNTS, Program, Range, Value, plus, read
@@ -221,8 +221,7 @@ def check_metrics(
     True
     """
     numbers = locals()
-    if engine not in DEFINITIONS:
-        raise ValueError(f"unknown engine {engine!r}{suggestion(engine, DEFINITIONS, 'Engines')}")
+    check_known("engine", engine, [*DEFINITIONS])
     if not 0 < rounding <= 1:
         raise ValueError(f"rounding: {rounding} is outside (0, 1]; give units of the last digit")
     texts = _texts(numbers)
