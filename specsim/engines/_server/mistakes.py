@@ -123,23 +123,9 @@ def _last_token_unseen(step: Step) -> None:
     run.seen[at, run.length[at] - 1] = step.drafted[at, step.accepted[at]]
 
 
-def _state_lost(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
-    step.run.state[step.rejected & (step.accepted == 0), 0] = memory.words
-
-
-def _state_of_next(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
-    """Every fourth step of a text begins with the state of the next one."""
-    at = step.run.steps % 4 == 3
-    step.run.state[at, 0] = np.roll(step.run.state[:, 0], -1, axis=0)[at]
-
-
 def _window_not_rolled_back(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
     if step.gamma:
         window[step.rejected] = step.drafted[step.rejected, -1]
-
-
-def _head_stale(run: Running, memory: Memory, places: Ints, words: Ints) -> None:
-    words[:] = [memory.along(text[: max(0, n - 2)])[-1] for text, n in zip(run.seen, run.length, strict=True)]
 
 
 def _unshifted_padding(run: Running, indices: Ints) -> Ints:
@@ -227,10 +213,18 @@ ACTS: dict[str, Callable[..., Any]] = {
     "state_keeps_rejected": lambda step, memory, seen, window: seen.fill(step.gamma + 1),
     "state_one_stale": lambda step, memory, seen, window: np.maximum(seen - 1, 1, out=seen),
     "state_drops_accepted": lambda step, memory, seen, window: np.copyto(seen, 1, where=step.rejected),
-    "state_lost": _state_lost,
-    "state_of_next": _state_of_next,
+    "state_lost": lambda step, memory, seen, window: np.copyto(
+        step.run.state[:, 0], memory.words, where=(step.rejected & (step.accepted == 0))[:, None]
+    ),
+    "state_of_next": lambda step, memory, seen, window: np.copyto(  # of the next text, in every fourth step
+        step.run.state[:, 0],
+        np.roll(step.run.state[:, 0], -1, axis=0),
+        where=(step.run.steps % 4 == 3)[:, None],
+    ),
     "window_not_rolled_back": _window_not_rolled_back,
-    "head_stale": _head_stale,
+    "head_stale": lambda run, memory, places, words: np.copyto(
+        words, [memory.along(text[: max(0, n - 2)])[-1] for text, n in zip(run.seen, run.length, strict=True)]
+    ),
     "head_without_token": lambda run, memory, places, words: np.subtract(places, 1, out=places),
     "window_off_by_one": lambda run, at: at - (np.arange(at.shape[2]) == at.shape[2] - 1),
     "expert_of_token_before": lambda run, places: places - 1,
