@@ -19,8 +19,6 @@ from specsim.core._numbers import whole as whole_of
 from specsim.core._registry import check_known
 from specsim.models import Pair
 
-#: The networks and the hardware of a server, where none are named.
-PRESET = "llama-8b"
 #: The largest γ to consider.
 MOST = 64
 #: For policies: tokens of a text, and the share of it that DISCO is fitted to.
@@ -320,7 +318,7 @@ def _cost(name: str | None, measured: str | None) -> Any:
     from specsim.planning import BatchCost, PassTime, preset
 
     if measured is None:
-        return preset(PRESET if name is None else name)
+        return preset("llama-8b" if name is None else name)
     if name is not None:
         raise ValueError("--preset and --measured: give only one")
     file, draft_ms = _passes(measured)

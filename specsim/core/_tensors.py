@@ -23,7 +23,6 @@ TYPES: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "BOOL": np.dtype("?"),
 }
-ALIGNMENT = 8
 
 
 def save_tensors(
@@ -42,7 +41,7 @@ def save_tensors(
         shape, code = [*array.shape], codes[array.dtype.newbyteorder("<")]
         header[name] = {"dtype": code, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % ALIGNMENT)
+    text += b" " * (-len(text) % 8)  # where the tensors are aligned
     text = len(text).to_bytes(8, "little") + text
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         file.write(text)

@@ -72,13 +72,6 @@ LAYER = 4 * WIDTH**2 + 3 * WIDTH * INNER
 HEAD = WIDTH * VOCABULARY
 TARGET = LAYERS * LAYER + 2 * HEAD
 
-#: A separate model of 68 million parameters, which SpecInfer and Sequoia draft with.
-SMALL_MODEL = round(68e6 / TARGET, 4)
-#: One decoder layer over the target's features and a token, with the output layer.
-ONE_LAYER = round((LAYER + 2 * WIDTH**2 + HEAD) / TARGET, 4)
-#: A head: a residual block and an output layer.
-ONE_HEAD = round((WIDTH**2 + HEAD) / TARGET, 4)
-
 
 def layers(number: int) -> float:
     """The share of the first `number` decoder layers with the output layer."""
@@ -230,9 +223,12 @@ def accuracies(pair: Pair, heads: int) -> Floats:
 
 #: Shares of the target's parameters, by their names in the table of systems.
 SIZES = {
-    "a small model": SMALL_MODEL, "one layer": ONE_LAYER, "one head": ONE_HEAD, "five layers": layers(5),
+    "a small model": round(68e6 / TARGET, 4),  # which SpecInfer and Sequoia draft with
+    "one layer": round((LAYER + 2 * WIDTH**2 + HEAD) / TARGET, 4),  # over the target's features and a token
+    "one head": round((WIDTH**2 + HEAD) / TARGET, 4),  # a residual block and an output layer
+    "five layers": layers(5),
     "half of the layers": layers(LAYERS // 2),
-}  # fmt: skip
+}
 
 
 #: What the table leaves out of a parameter, a count, and of `size`, from which the drafter's cost follows.
