@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.adapters._contract import BrokenVerifier, Declared
-from specsim.auditing._cases.battery import BITS, LEVELS, Case, battery, case_key
+from specsim.auditing._cases.battery import BITS, Case, battery, case_key
 from specsim.auditing._cases.rows import CaseRows, rows_of
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
@@ -33,8 +33,8 @@ from specsim.auditing._results.audit import BUDGET, CaseResult
 from specsim.auditing._runner import check_limits
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.arrays import as_tokens, read_tokens
-from specsim.core._files import check_new_folder, make_folder, read_text, write_text
-from specsim.core._json import parse_json
+from specsim.core._files import check_new_folder, make_folder, write_text
+from specsim.core._json import read_sealed, rebuilding, sealed
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
@@ -43,16 +43,17 @@ from specsim.core._types import Ints, TokenArray
 from specsim.simulation._rows import Rows, pieces
 from specsim.simulation._sources import RowSource
 
-MANIFEST, FORMAT = "manifest.json", "specsim audit cases 1"
+MANIFEST, FORMAT = "manifest.json", "specsim audit cases"
+#: Version 1 had no SHA-256 of the manifest.
+VERSION = 2
 #: What the rows of a file may be.
 DTYPES = tuple(dtype for dtype in BITS if dtype != "bfloat16")
 #: Bytes of rows in one file.
 FILE_BYTES = 2**26
 #: Drafts at the start of a case whose digest `score` checks.
 FIRST_DRAFTS = 64
-#: Fields of the manifest, and of each of its cases, that `score` reads.
-FIELDS = {"specsim": str, "level": str, "root": int, "dtype": str, "lengths": bool, "cases": list}
-CASE_FIELDS = {"file": str, "name": str, "steps": int, "drafts": str}
+#: What must be as it was when a case was exported.
+CASE_FIELDS = ("file", "name", "steps", "drafts")
 
 
 def export(
@@ -76,6 +77,7 @@ def export(
     entries = [_write(path, i, case, level, root) for i, case in enumerate(battery(declared))]
     document = {
         "format": FORMAT,
+        "version": VERSION,
         "specsim": specsim_version(),
         "level": level,
         "root": root,
@@ -83,7 +85,7 @@ def export(
         "lengths": lengths,
         "cases": entries,
     }
-    write_text(path / MANIFEST, json.dumps(document, indent=1))
+    write_text(path / MANIFEST, json.dumps(sealed(document), indent=1))
     return path / MANIFEST
 
 
@@ -95,26 +97,28 @@ def score(
 
     A case whose file is missing, unreadable or breaks the contract is `broken`. Raises ValueError if `tokens`
     is not a folder, or `folder` is not an export of a compatible version."""
-    tell = told(progress)
-    started, document = time.perf_counter(), _manifest(Path(folder))
+    tell, started, path = told(progress), time.perf_counter(), Path(folder) / MANIFEST
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file; give the folder that export wrote")
+    document = read_sealed(path, FORMAT, VERSION, "export again")
     if not Path(tokens).is_dir():
         raise ValueError(f"{tokens}: there is no such folder; give the one with the engine's tokens")
-    declared = Declared(dtypes=(document["dtype"],), lengths=document["lengths"])
-    cases = {case.name: case for case in battery(declared)}
-    plans = []
-    for entry in document["cases"]:
-        case = cases.get(entry["name"])
-        about = case and _about(list(cases).index(case.name), case, document["level"], document["root"])
-        if not case or not about or any(entry[field] != about[field] for field in CASE_FIELDS):
-            raise ValueError(
-                f"{Path(folder) / MANIFEST}: specsim {document['specsim']} made the case {entry['name']!r} "
-                f"differently from {specsim_version()}; export again"
-            )
-        tally = AuditTally(case, Claim(None, case.tree))
-        plans.append(plan_case(tally, "rows", entry["steps"], rows_of(case).alpha_context()))
-    listed = [plan.case.name for plan in plans]
-    if len(set(listed)) < len(listed):
-        raise ValueError(f"{Path(folder) / MANIFEST}: has been altered: it lists a case twice; export again")
+    with rebuilding(path, "export again"):
+        declared = Declared(dtypes=(document["dtype"],), lengths=document["lengths"])
+        cases, plans = {case.name: case for case in battery(declared)}, []
+        for entry in document["cases"]:
+            case = cases.get(entry["name"])
+            about = case and _about(list(cases).index(case.name), case, document["level"], document["root"])
+            if not case or not about or any(entry[field] != about[field] for field in CASE_FIELDS):
+                raise ValueError(
+                    f"{path}: specsim {document['specsim']} made the case {entry['name']!r} differently from "
+                    f"{specsim_version()}; export again"
+                )
+            tally = AuditTally(case, Claim(None, case.tree))
+            plans.append(plan_case(tally, "rows", entry["steps"], rows_of(case).alpha_context()))
+        listed = [plan.case.name for plan in plans]
+        if not listed or len(set(listed)) < len(listed):
+            raise ValueError("no case is listed, or one twice")
     tests = sum(plan.tests for plan in plans)
     results: list[CaseResult] = []
     for entry, plan in zip(document["cases"], plans, strict=True):
@@ -184,34 +188,6 @@ def _drafts(case: Case, key: Key, steps: int) -> Ints:
     """The drafted tokens [steps, γ], drawn in pieces to limit memory."""
     reader = rows_of(case)
     return np.concatenate([reader.rows(key, *piece).draft_tokens for piece in pieces(0, steps, 256)])
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    try:
-        document = parse_json(read_text(path))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}); give the folder that export wrote") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"{path}: not a manifest of cases ({FORMAT!r}); give the folder that export wrote")
-    _check_fields(path, document, FIELDS)
-    for entry in document["cases"]:
-        _check_fields(path, entry, CASE_FIELDS)
-    known = document["level"] in LEVELS and document["dtype"] in BITS
-    if not (known and document["root"] >= 0 and document["cases"]):
-        raise ValueError(
-            f"{path}: has been altered: a known level and dtype, a seed of at least 0 and at least one case "
-            "are expected; export again"
-        )
-    return document
-
-
-def _check_fields(path: Path, found: Any, expected: dict[str, type]) -> None:
-    for name, kind in expected.items():
-        if not isinstance(found, dict) or not isinstance(found.get(name), kind):
-            raise ValueError(
-                f"{path}: has been altered: {name!r} is missing or not of type {kind.__name__}; export again"
-            )
 
 
 def _read(path: Path, shape: tuple[int, int]) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from specsim.auditing._cases.battery import battery
 from specsim.auditing._offline import MANIFEST, export, score
 from specsim.auditing._report.text import limits_line
 from specsim.auditing._results.audit import Verdict
+from specsim.core._json import sealed
 
 #: Cases that are written, besides one of uneven lengths.
 FEW = ("asymmetric", "own rows", "Markov chain")
@@ -97,11 +98,11 @@ def answered(answers, tmp_path):
 
 
 def altered(folder, tmp_path, change):
-    """A copy of the export, its manifest changed."""
+    """A copy of the export, its manifest changed, and sealed again if it is the same document."""
     copy = shutil.copytree(folder, tmp_path / "copy")
     document = json.loads((copy / MANIFEST).read_text())
     found = change(document)
-    text = found if isinstance(found, str) else json.dumps(document if found is None else found)
+    text = found if isinstance(found, str) else json.dumps(sealed(document) if found is None else found)
     (copy / MANIFEST).write_text(text)
     return copy
 
@@ -244,7 +245,7 @@ def test_no_tokens_at_all_are_broken_and_a_folder_without_a_manifest_is_refused(
     result = score(folder, tmp_path / "empty")
     assert result.verdict is Verdict.BROKEN
     assert all(case.broken for case in result.cases)
-    refuses(r"cannot be read .*; give the folder that export wrote", score, tmp_path, tmp_path)
+    refuses("there is no such file; give the folder that export wrote", score, tmp_path, tmp_path)
 
 
 def test_ctrl_c_ends_the_scoring(folder, answered, monkeypatch):
@@ -259,21 +260,26 @@ def test_ctrl_c_ends_the_scoring(folder, answered, monkeypatch):
 
 
 @refused(
-    (lambda document: "not json", "cannot be read"),
-    (lambda document: [], "not a manifest of cases"),
-    (lambda document: {"format": "specsim trace 1"}, "not a manifest of cases"),
-    (lambda document: {"format": document["format"]}, "'specsim' is missing"),
-    (lambda document: document.update(root="7"), "'root' is missing or not of type int"),
-    (lambda document: document.update(level="forever"), "a known level"),
-    (lambda document: document.update(cases=[]), "at least one case"),
-    (lambda document: document.update(cases=[3]), "'file' is missing"),
-    (lambda document: document.update(dtype="float8"), "manifest.json: .* known level and dtype"),
-    (lambda document: document.update(root=-1), "manifest.json: .* a seed of at least 0"),
+    (lambda document: "not json", "not JSON"),
+    (lambda document: [], "does not say format"),
+    (lambda document: {"format": "specsim trace"}, "does not say format"),
+    (lambda document: {"format": "specsim audit cases 1"}, "does not say format"),
+    (lambda document: {"format": document["format"], "version": 3}, "this program reads 2; export again"),
+    (lambda document: document | {"root": 8}, "damaged or edited"),
+    (lambda document: document.update(level="forever"), "its values are wrong .*'forever'.*; export again"),
+    (lambda document: document.update(cases=[]), "no case is listed"),
+    (lambda document: document.update(cases=[3]), "its values are wrong .*; export again"),
+    (lambda document: document.update(dtype="float8"), "manifest.json: .* 'float8' is unknown"),
+    (lambda document: document.update(root=-1), "manifest.json: its values are wrong"),
     (lambda document: document.update(root=8), "made the case .* differently .*; export again"),
     (lambda document: document["cases"][0].update(steps=8), "differently .*; export again"),
     (lambda document: document["cases"][0].update(name="unheard of"), "differently .*; export again"),
-    (lambda document: document["cases"][0].update(drafts=None), "'drafts' is missing"),
-    (lambda document: document["cases"].append(document["cases"][0]), "lists a case twice"),
+    (lambda document: document["cases"][0].update(drafts=None), "differently .*; export again"),
+    (
+        lambda document: document["cases"][0].pop("drafts") and None,
+        "its values are wrong .*'drafts'.*; export again",
+    ),
+    (lambda document: document["cases"].append(document["cases"][0]), "or one twice"),
 )
 def test_a_manifest_that_is_not_the_exports_is_refused(change, folder, tmp_path):
     score(altered(folder, tmp_path, change), tmp_path)
