@@ -23,6 +23,15 @@ def printable(text: str, longest: int = 300, kept: str = "") -> str:
     return written if len(written) <= longest else f"{written[: longest - 2]} …"
 
 
+def described(error: BaseException) -> str:
+    """The type and the message of an exception, which may refuse to be printed."""
+    try:
+        said = str(error)
+        return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    except BaseException:  # raised by its own methods
+        return "an exception that cannot be printed"
+
+
 @contextmanager
 def rebuilding(path: Any, remedy: str) -> Iterator[None]:
     """Within this, while the values of the file `path` are rebuilt, each error but those of the system and

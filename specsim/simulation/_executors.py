@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from typing import Any
 
+from specsim.core._json import described
 from specsim.core._kernels import available_threads, sources_digest
 from specsim.core._streams import Key
 from specsim.simulation._counting import Interval, Partial, Tally, run
@@ -214,7 +215,7 @@ class Workers:
         except BrokenExecutor:
             raise
         except Exception as error:
-            raise LostWorkers(f"{self.name}: takes no work ({_describe(error)}); start it again") from error
+            raise LostWorkers(f"{self.name}: takes no work ({described(error)}); start it again") from error
         if not isinstance(found, Future):
             kind = type(found).__name__
             raise TypeError(f"{self.name}: submit() gave {kind}; return a concurrent.futures.Future")
@@ -234,7 +235,7 @@ class Workers:
     def _broken(self, error: Exception, times: int) -> None:
         if self._renew is None:
             raise LostWorkers(
-                f"{self.name}: lost in the middle of the run ({_describe(error)}); start it again"
+                f"{self.name}: lost in the middle of the run ({described(error)}); start it again"
             ) from error
         if times >= TRIES:
             raise LostWorkers(
@@ -243,10 +244,6 @@ class Workers:
             ) from error
         self.executor.shutdown(wait=False)
         self.executor = self._renew()
-
-
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _call_timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:

@@ -15,6 +15,7 @@ from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._verifier.origin import LONGEST
 from specsim.core._checks import check_unmasked
+from specsim.core._json import described
 from specsim.core._kernels import kernel
 from specsim.core._types import Ints, TokenArray
 
@@ -308,15 +309,6 @@ def padded(tokens: Sequence[int] | TokenArray, width: int) -> Ints:
     row = np.full(width, -1, dtype=np.int64)
     row[: len(tokens)] = tokens
     return row
-
-
-def described(error: BaseException) -> str:
-    """The type and the message of an exception of a user's function, which may refuse to be printed."""
-    try:
-        said = str(error)
-        return f"{type(error).__name__}: {said}" if said else type(error).__name__
-    except BaseException:  # raised by its own methods
-        return "an exception that cannot be printed"
 
 
 @contextmanager

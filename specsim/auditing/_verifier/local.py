@@ -25,6 +25,7 @@ from specsim.adapters._contract import SHOWN_BY, BrokenVerifier, Declared, NotAD
 from specsim.auditing._verifier import arrays
 from specsim.auditing._verifier.origin import Origin, origin_of
 from specsim.auditing._verifier.requests import Asked, RowsAsked, SequencesAsked
+from specsim.core._json import described
 from specsim.core._types import Ints
 
 #: NumPy's message for a write to a read-only array; Cython's "buffer source array is read-only" is no write.
@@ -207,7 +208,7 @@ def _handing(rows: int) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # each library has one of its own
-        said = " ".join(arrays.described(error).split())
+        said = " ".join(described(error).split())
         raise BrokenVerifier(
             f"could not be handed a call of {rows:,} rows ({said}); declare a smaller batch, or "
             "another device"
@@ -225,7 +226,7 @@ def call_safely(timeout: float, where: str = "") -> Iterator[None]:
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         raise
     except BaseException as error:  # a panic in Rust is not an Exception
-        said = arrays.described(error)
+        said = described(error)
         if isinstance(error, ValueError) and _WRITTEN.search(said):
             frame = traceback.extract_tb(error.__traceback__)[-1]
             line = f"{frame.line} ({os.path.basename(frame.filename)}, line {frame.lineno})"
