@@ -157,13 +157,7 @@ SMALLEST, LARGEST = -100, 18
 
 
 class Range(NamedTuple):
-    """The closed interval from `low` to `high`; either may be infinite.
-
-    Examples
-    --------
-    >>> print(Range(20, 20), Range(3.855, 3.865), Range(8, math.inf))
-    20 3.855 to 3.865 at least 8
-    """
+    """The closed interval from `low` to `high`; either may be infinite."""
 
     low: float
     high: float
@@ -191,11 +185,7 @@ def read(name: str, value: Value, rounding: float = 0.5) -> Range:
     """The interval of true values of `value`, reported as `name`. Raises ValueError for one of another kind.
 
     A str is a number as printed, off by at most `rounding` units of its last digit, also "9.1%" and "2.47x".
-    An int is exact, a float exact up to 1e-9, a count always exact. A Range is returned.
-
-    >>> print(read("acceptance_rate", "0.80"), "|", read("steps", "7"), "|", read("acceptance_rate", "9.1%"))
-    0.795 to 0.805 | 7 | 0.0905 to 0.0915
-    """
+    An int is exact, a float exact up to 1e-9, a count always exact. A Range is returned."""
     if isinstance(value, Range):
         return value
     if isinstance(value, int) and abs(value) > 10**LARGEST:  # Python does not print long ones

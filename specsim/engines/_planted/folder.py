@@ -30,13 +30,7 @@ class Spelling:
     """The texts of `words` words in lower case, of end-of-text, and of `openers` openers in upper case.
 
     They are in the order of their ids, a space before each. Tokenizers split text before such words and look
-    up each whole, so text and tokens are one to one. `checkpoints.py` writes the same spelling for engines.
-
-    >>> Spelling(8, 2).decode([0, 1, 7, 9])
-    ' a b h A'
-    >>> Spelling(8, 2).encode(" a b h A")
-    [0, 1, 7, 9]
-    """
+    up each whole, so text and tokens are one to one. `checkpoints.py` writes the same for engines."""
 
     def __init__(self, words: int, openers: int):
         letters = (part for size in count(1) for part in product(ascii_lowercase, repeat=size))
