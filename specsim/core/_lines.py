@@ -12,7 +12,6 @@ from specsim.core._progress import Progress, silent
 SUFFIXES = (".jsonl", ".ndjson")
 #: Longer lines are not read.
 LONGEST = 32 * 2**20
-GZIP = b"\x1f\x8b"
 #: Bytes between two calls of `progress`.
 STRIDE = 2**22
 
@@ -68,7 +67,7 @@ def split_lines(file: BinaryIO) -> Iterator[bytes | None]:
 
 def decode_line(line: bytes, unique: bool = True) -> Any:
     """The value in a line of JSON, as `parse_json`. Raises RefusedError that says in a few words why not."""
-    if line.startswith(GZIP):
+    if line.startswith(b"\x1f\x8b"):
         raise RefusedError("compressed; unpack the file")
     try:
         return parse_json(line.decode("utf-8"), unique)

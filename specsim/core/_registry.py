@@ -5,9 +5,6 @@ import pkgutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-#: How similar a name must be, from 0 to 1, to be suggested in place of one that is not known.
-SIMILAR = 0.6
-
 
 def modules_beside(file: str) -> list[str]:
     """The names of modules and packages in the folder of `file`, sorted; nothing is imported."""
@@ -21,7 +18,7 @@ def suggestion(name: str, known: Iterable[str], title: str | None = None) -> str
     "unknown rule 'standart'; did you mean 'standard'?"
     """
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=SIMILAR) if isinstance(name, str) else []
+    near = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
     if near:
         return f"; did you mean {near[0]!r}?"
     return f". {title}: {', '.join(known)}" if title else "."

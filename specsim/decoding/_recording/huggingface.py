@@ -35,7 +35,6 @@ from specsim.traces._reader import SECONDS, Trace, open_trace
 
 #: One step in 8, from the second of each text on, also measures passes of the target over fewer tokens.
 MEASURED_EVERY = 8
-INSTALL = "pip install torch transformers"
 
 
 def probabilities(logits: Floats, **sampling: Any) -> Floats:
@@ -270,7 +269,7 @@ def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
-        raise ValueError(f"{name}: torch or transformers is missing ({error}); {INSTALL}") from None
+        raise ValueError(f"{name}: torch or transformers is missing ({error}); pip install both") from None
     try:
         torch.zeros(1, device=device).cpu()
     except (AssertionError, ImportError, RuntimeError) as error:  # a backend that was not built in

@@ -21,7 +21,6 @@ from specsim.engines._planted.folder import FORMATS, MANIFEST, open_planted
 from specsim.engines._planted.law import MODELS, Law, digest_of, log_softmax
 from specsim.engines._planted.weights import NEVER
 
-INSTALL = "pip install torch transformers"
 DTYPES = ("float32", "float16", "bfloat16")
 #: Largest |log p - log P| of a checkpoint that is right.
 LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
@@ -135,7 +134,7 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
     for dtype in dtypes:
         check_choice("dtype", dtype, DTYPES)
     if dtypes and not (find_spec("torch") and find_spec("transformers")):
-        raise ValueError(f"dtype: needs torch and transformers, which are not installed: {INSTALL}")
+        raise ValueError("dtype: needs torch and transformers, which are not installed; pip install both")
     planted = open_planted(path)
     if not dtypes and planted.architecture != "llama":
         raise ValueError(f"dtype: only transformers computes {planted.architecture}; give float32 or another")

@@ -17,8 +17,6 @@ from specsim.rules._chain import standard
 from specsim.rules._common import positions, tokenwise
 from specsim.rules._common.base import Rule
 
-recover = standard.recover
-
 
 def rule(name: str, follows_target: Callable[..., bool], defers: Kernel, **claims: Any) -> Rule:
     """The rule of the test follows_target(p, q, **values), which is compiled as defers(p, q, value)."""
@@ -48,5 +46,5 @@ def rule(name: str, follows_target: Callable[..., bool], defers: Kernel, **claim
         (value,) = values.values()
         return standard.shares(p, q) if defers(p, q, value) else (np.ones(q.size), p, q)
 
-    law, kernels = (acceptance, recovered, pi), (kernel(accept), recover, kernel(bonus))
+    law, kernels = (acceptance, recovered, pi), (kernel(accept), standard.recover, kernel(bonus))
     return positions.rule(name, law, kernels, shares, declared=declared, leaf_rows=True, **claims)
