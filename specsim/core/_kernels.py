@@ -354,8 +354,7 @@ def _type_described(argument: Any) -> str:
 
 
 def _folder() -> Path | None:
-    """Where compiled code is kept: NUMBA_CACHE_DIR, else the best of `_places` that this user alone can
-    write."""
+    """Where compiled code is kept: NUMBA_CACHE_DIR, else the best of `_places` that others cannot write."""
     from numba import config
 
     if chosen := config.CACHE_DIR:  # type: ignore[attr-defined]  # set at run time

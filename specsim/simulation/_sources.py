@@ -332,8 +332,7 @@ def rule_verifier(rule: Rule, tree: Draft) -> RowVerifier:
     return verify
 
 
-#: Of rules that choose between siblings sampled in these ways: f(p, q, siblings) is the probability that one
-#: of them is accepted.
+#: The probability f(p, q, siblings) that a rule accepts one of the siblings sampled in this way.
 BY_SIBLINGS: dict[tuple[str, str], Callable[[Floats, Floats, int], float]] = {
     ("greedy_multi_draft", "top and sample"): theory.greedy_multi_draft_acceptance,
     ("k_seq", "sampled"): theory.k_seq_acceptance,

@@ -12,8 +12,7 @@ from specsim.engines._planted.served_pair import Pair
 from specsim.served._prometheus import COUNTERS, read_series
 from specsim.traces._responses import STRANGE, id_in, read_drafts, read_logprobs, token_ids
 
-#: The most bytes of an answer that is no text, and of one that is: some, and more for each token and for each
-#: entry of its list.
+#: The most bytes of an answer without a text, and of one with: some, and more for each entry of its lists.
 MOST_BYTES, LEAST_BYTES, ENTRY_BYTES = 2**22, 2**20, 512
 #: Entries of a list that a server may give whatever was asked for, and characters of a reason to end.
 MOST_LISTED, LONGEST = 21, 64

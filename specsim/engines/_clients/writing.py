@@ -29,8 +29,7 @@ TOKEN_IDS = DIALECTS[1]
 TEXT_DIALECTS = (replace(DIALECTS[2], name="text, ids returned", returned_ids=True), *DIALECTS[2:4])
 #: More tokens than a text has, since penalties of llama.cpp look 64 back by default.
 WHOLE = 2**16
-#: llama.cpp processes rows in another order, unless it is given the one of
-#: `specsim.engines._planted.processing`.
+#: llama.cpp processes rows in another order, unless it is given the one of `_planted/processing.py`.
 SAMPLERS = ["dry", "temperature", "top_k", "top_p", "min_p", "typ_p", "top_n_sigma", "xtc"]
 
 

@@ -18,8 +18,7 @@ from specsim.engines._planted.law import log_softmax
 from specsim.engines._planted.requests import BANS, NEUTRAL, PENALTIES, Sampling
 from specsim.models._processed import SAMPLING, process
 
-#: The orders of temperature and truncation, what few engines have, what penalties count, and where bad words
-#: may begin.
+#: The orders of temperature and truncation, what few engines have, what penalties count, where words begin.
 ORDERS, LATE, COUNTED, WORDS = (
     read_table("processing")[name] for name in ("orders", "late", "counted", "words")
 )

@@ -12,8 +12,7 @@ from specsim.core._verdicts import LONGEST
 
 #: Where an OpenAI-compatible server takes completions, and chats.
 COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
-#: The penalties of tokens that came already, and all parameters that change rows, with values that change
-#: nothing.
+#: The penalties of tokens that came already, and all parameters that change rows, with values that do not.
 PENALTIES = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
 NEUTRAL: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0} | PENALTIES
 #: What few engines have, and the further parameters of each.
