@@ -70,7 +70,8 @@ def plan(
     if from_ is not None:
         recorded = partial(plan_recorded, root=seed or 0)
         return print_result(_number("from", from_, lambda folder: recorded(trace_of(Path(folder)))), form)
-    form.check_no_picture("this plan, only of one --from a trace")
+    if kind not in ("c", "measured", "speeds"):
+        form.check_no_picture("this plan, only of one by --from, --c, --measured or --speeds")
     if target is not None:
         limits = given({"gamma": gamma, "max_new_tokens": tokens}) | {"temperature": temperature}
         return _print_drafts(target, draft, prompts, seed, form, limits)
@@ -173,6 +174,7 @@ def _print_trace_plan(trace: "Trace", make: Callable[[Any], Any], form: Form) ->
     made = [make(alpha) for alpha in rates]
     if not bounded:
         return print_result(made[0], form)
+    form.check_no_picture("bounds")
     if not form.is_text:
         rows = [
             {"alpha": alpha} | row for alpha, one in zip(rates, made, strict=True) for row in one.records()

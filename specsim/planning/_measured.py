@@ -18,7 +18,7 @@ from specsim.core._tables import NONE, Piece, Shown, Table
 from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA
 from specsim.planning._meanings import OTHER, printed
-from specsim.planning._plan import Candidate, Ranked, Ranking, tokens_to
+from specsim.planning._plan import Candidate, Ranked, Ranking, name_best, tokens_to
 from specsim.served._feasible import Value
 from specsim.served._meanings import independent_alpha
 from specsim.theory import walltime_improvement
@@ -180,15 +180,15 @@ class MeasuredPlan(Shown):
             yield "Do not speculate: no measured γ gains."
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the speed-up against γ with its interval, and that of Theorem 3.8."""
-        ax, gammas = axes_or_new(ax), [one.gamma for one in self.choices]
-        middle, low, high = np.transpose([one.speedup for one in self.choices])
+        """Draw the speed-up against γ with its interval, that of Theorem 3.8, and the best γ by name."""
+        ax, best, known = axes_or_new(ax), self.best, [one for one in self.choices if one.speedup is not None]
+        gammas = [0, *(one.gamma for one in known)]
+        middle, low, high = np.transpose([np.ones(3), *(one.speedup for one in known)])
         ax.errorbar(gammas, middle, [middle - low, high - middle], fmt="o", capsize=3, label="measured")
-        ax.plot(gammas, self.formula, "s--", label="Theorem 3.8 with the measured α and c")
-        ax.axhline(1.0, color="0.6", linewidth=0.8)
-        ax.set(xlabel="drafted tokens γ", ylabel="speed-up", xticks=gammas)
-        ax.legend()
-        return ax
+        if self.formula:
+            ax.plot(gammas, [1.0, *self.formula], "s--", label="Theorem 3.8 with the measured α and c")
+        ax.set(xticks=gammas)
+        return name_best(ax, *((best.gamma, best.gain) if best else (0, 1.0)))
 
 
 def _shown(number: Floats) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
+from specsim.core._plotting import COLORS, Axes, axes_or_new
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA, ConstantRatio, StepCost
@@ -80,6 +81,32 @@ class Plan(Shown):
     def records(self) -> list[dict[str, Any]]:
         """The choices, γ = 0, 1, …"""
         return [asdict(choice) for choice in self.choices]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the speed-up against γ and its range for α ± 0.05; the best γ is marked."""
+        ax, best, last = axes_or_new(ax), self.best, min(2 * self.best.gamma + 4, len(self.choices) - 1)
+        gains = np.array([choice.improvement for choice in self.choices[: last + 1]])
+        low, high = (
+            [choice.improvement for choice in _choices(rates, self.cost, 0.0, last)]
+            for rates in _shifted(np.array(self.alphas))
+        )
+        ax.fill_between(range(last + 1), low, high, color="0.88", label=f"α ± {ALPHA_SHIFT:g}")
+        known = min(self.measured, last)
+        ax.plot(gains[: known + 1], "o-", color=COLORS[0], label="speed-up over the target alone")
+        if known < last:
+            ax.plot(range(known, last + 1), gains[known:], ":", color=COLORS[0], label="beyond the log")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        return name_best(ax, best.gamma, best.improvement)
+
+
+def name_best(ax: Axes, gamma: int, gain: float) -> Axes:
+    """Mark the best γ in a picture of speed-ups, with the line below which a step is slower."""
+    said = f"best γ = {gamma}: {gain:.4g} times as fast" if gamma else "best: do not speculate"
+    ax.plot(gamma, gain, "D", color=COLORS[2], markersize=7, zorder=3, label=said)
+    ax.axhline(1.0, color="0.6", linewidth=0.8)
+    ax.set(xlabel="drafted tokens γ", ylabel="speed-up")
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
+    return ax
 
 
 @checked
@@ -157,11 +184,16 @@ def _choices(alphas: Floats, cost: StepCost, c_hat: float, max_gamma: int) -> li
     ]
 
 
+def _shifted(alphas: Floats) -> list[Floats]:
+    """The rates less, and plus, the shift."""
+    return [np.clip(alphas + shift, 0.0, 1.0) for shift in (-ALPHA_SHIFT, ALPHA_SHIFT)]
+
+
 def _sensitivity(alphas: Floats, cost: ConstantRatio, gamma: int, max_gamma: int) -> list[Shift]:
-    found = []
+    found, (less, more) = [], _shifted(alphas)
     for what, rates, c in (
-        (f"α -{ALPHA_SHIFT:g}", np.clip(alphas - ALPHA_SHIFT, 0.0, 1.0), cost.c),
-        (f"α +{ALPHA_SHIFT:g}", np.clip(alphas + ALPHA_SHIFT, 0.0, 1.0), cost.c),
+        (f"α -{ALPHA_SHIFT:g}", less, cost.c),
+        (f"α +{ALPHA_SHIFT:g}", more, cost.c),
         (f"c /{C_SHIFT:g}", alphas, cost.c * C_SHIFT**-1),
         (f"c ·{C_SHIFT:g}", alphas, cost.c * C_SHIFT),
     ):

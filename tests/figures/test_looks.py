@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 
 import figures
 from experiments._tables import read_table, table
-from specsim import acceptance_by_drafts, audit, compare, simulate, sweep
+from specsim import acceptance_by_drafts, audit, compare, plan, simulate, sweep
 from specsim.core._plotting import COLORS, curve, figure_style, points
+from specsim.planning._measured import plan_speeds
 from specsim.simulation._comparison import drafts_figure, pareto_figure
 from specsim.traces import summarise
 
@@ -80,6 +81,8 @@ PLOTTED = {
         P, Q, over={"gamma": [1, 2, 3], "temperature": [0.5, 1.0, 1.5]}, steps=50, rng=1
     ),
     "trace": summarise,
+    "plan": lambda _: plan([0.9, 0.7, 0.5], 0.05),
+    "measured plan": lambda _: plan_speeds([(0, "", "", 36), (1, "acceptance_rate", "47%", 47.8)]),
     "audit": lambda _: audit("standard", cases=["two-point"], level="smoke", rng=1),
 }
 

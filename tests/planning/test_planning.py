@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from commands import run
+from matplotlib.figure import Figure
 from refused import refused
 
 from specsim.planning._plan import Candidate, plan, rank_drafts
@@ -82,6 +83,23 @@ def test_a_plan_from_a_trace_has_its_own_rates():
 )
 def test_bad_input_is_named(call):
     call()
+
+
+def test_a_plan_is_drawn_with_its_range_and_its_best_gamma(tmp_path):
+    axes = plan([0.9, 0.5], 0.05, max_gamma=6).plot(Figure().subplots())
+    choices = plan([0.9, 0.5], 0.05, max_gamma=6).choices
+    known, beyond, best, _ = axes.get_lines()
+    assert [*known.get_ydata(), *beyond.get_ydata()[1:]] == [one.improvement for one in choices]
+    assert best.get_label() == f"best γ = {best.get_xdata()[0]}: {best.get_ydata()[0]:.4g} times as fast"
+    low, high = (
+        [one.improvement for one in plan(alpha, 0.05, max_gamma=6).choices]
+        for alpha in ([0.85, 0.45], [0.95, 0.55])
+    )
+    ends = axes.collections[0].get_paths()[0].vertices
+    for end in (*enumerate(low), *enumerate(high)):
+        assert np.isclose(ends, end).all(axis=1).any()
+    assert "do not speculate" in plan(0.2, 0.3).plot(Figure().subplots()).get_lines()[1].get_label()
+    assert "wrote" in run("plan", "--alpha", "0.8", "--c", "0.05", "-o", tmp_path / "plan.png").err
 
 
 # --- the command -----------------------------------------------------------------------------------------
