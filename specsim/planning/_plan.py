@@ -95,7 +95,7 @@ class Plan(Shown):
         ax.plot(gains[: known + 1], "o-", color=COLORS[0], label="speed-up over the target alone")
         if known < last:
             ax.plot(range(known, last + 1), gains[known:], ":", color=COLORS[0], label="beyond the log")
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.locator_params(axis="x", integer=True)
         return name_best(ax, best.gamma, best.improvement)
 
 

@@ -11,7 +11,7 @@ from specsim.core._arguments import checked
 from specsim.core._registry import check_known
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict
 from specsim.core._verdicts import Check as Outcome
-from specsim.served._feasible import CLOSE, COUNTS, Program, Range, Value, plus, read
+from specsim.served._feasible import CLOSE, COUNTS, LATENCIES, Program, Range, Value, plus, read
 from specsim.served._meanings import Numbers, answers, meanings
 from specsim.served._statements import (
     ACCEPTED,
@@ -31,7 +31,7 @@ from specsim.theory import expected_tokens
 
 #: The order in which numbers are dropped in the search for a conflict, after the rates by position.
 ORDER = (
-    *("batch", "throughput", "itl", "tpot"),
+    *("batch", "throughput", *LATENCIES),
     *("speedup", "step_time", "draft_time", "target_time", "acceptance_rate", "tokens_per_step"),
     *("gamma", "bonus", "drafted", "accepted", "emitted", "steps", "requests"),
 )
@@ -169,6 +169,8 @@ def check_metrics(
     requests: Value | None = None,
     itl: Value | None = None,
     tpot: Value | None = None,
+    ttft: Value | None = None,
+    latency: Value | None = None,
     throughput: Value | None = None,
     batch: Value | None = None,
     rounding: float = 0.5,
@@ -197,6 +199,8 @@ def check_metrics(
         Texts, which may end within their last step; without it no emitted token was dropped.
     itl, tpot : number or str
         Milliseconds between two answers of a text, hence of one step, and milliseconds per token.
+    ttft, latency : number or str
+        Milliseconds to the first token of a text and to its last, on average; with `requests` and `emitted`.
     throughput, batch : number or str
         Tokens per second of all requests, and how many are served at a time.
     rounding : float

@@ -148,7 +148,8 @@ def _at(form: Form, point: Form) -> float:
 COUNTS = ("steps", "drafted", "accepted", "emitted", "bonus")
 WHOLE = (*COUNTS, "gamma", "requests", "batch")
 RATES = ("acceptance_rate", "by_position")
-TIMES = ("draft_time", "target_time", "step_time", "itl", "tpot", "throughput", "batch")
+LATENCIES = ("itl", "tpot", "ttft", "latency")
+TIMES = ("draft_time", "target_time", "step_time", *LATENCIES, "throughput", "batch")
 
 #: Uncertainty of a float: relative, absolute below 1.
 FLOAT_ERROR = 1e-9

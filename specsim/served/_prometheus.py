@@ -10,6 +10,12 @@ from specsim.core._files import read_table
 #: Names of series after the engine's, with what they count, and of the counters that every engine has.
 SERIES: dict[str, str] = read_table("metrics")["series"]
 COUNTERS = {name: SERIES[name] for name in [*SERIES][:3]}
+#: The sum and the number of each histogram of times, with what they are of, and how many of it is one.
+TIMES = {
+    f"{name}_{end}": (f"{of} {unit}", scale)
+    for name, of in read_table("metrics")["times"].items()
+    for end, unit, scale in (("sum", "µs", 1e6), ("count", "count", 1.0))
+}
 NAME = re.compile(r"\s*([\w:]+)")
 #: Longer lines are not read: their labels would take the square of their length.
 LONGEST = 10_000

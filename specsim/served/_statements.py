@@ -253,6 +253,13 @@ def _latency(given: Mapping[str, Range], definition: Definition) -> Iterator[Sta
         some = definition.outside == "any"  # there may be steps without a draft
         text = f"tokens per step {'≥' if some else '='} ITL / TPOT"
         yield Statement("latency", text, ("tpot",), tokens, least, None if some else most, note)
+    if {"ttft", "tpot", "latency", "emitted", "requests"} <= given.keys() and not definition.bare:
+        requests, (first, last, each) = given["requests"].low, (given[n] for n in ("ttft", "latency", "tpot"))
+        least = times((1 - UNEVEN) * requests * (last.low - first.high) / each.high, ONE)
+        most = times((1 + UNEVEN) * requests * (last.high - first.low) / each.low, ONE)
+        later = minus({"emitted": 1.0}, times(requests, ONE))
+        text = "emitted − requests = requests × (latency − TTFT) / TPOT"
+        yield Statement("time of a text", text, ("latency",), later, least, most, note)
     name = "tpot" if "tpot" in given else "itl"
     if {"batch", "throughput", name} <= given.keys():
         text = f"throughput ≤ batch × 1000 / {'TPOT' if name == 'tpot' else 'ITL × tokens per step'}"

@@ -19,6 +19,7 @@ from specsim.engines._audit.known_mistakes import TRIED, known_mistakes
 from specsim.engines._audit.places import Answered, Given, Places, by_context, mass_under, masses_of
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
+from specsim.engines._audit.timings import about_times
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import CUTS, possible_orders, resolved
 from specsim.engines._planted.requests import NEUTRAL, Completion, Failure, Request, Sampling
@@ -258,6 +259,7 @@ class _Texts:
             yield f"The same seed gave the same text in {same} of {len(pairs)} repeated requests."
         if self.about_server:
             yield self.about_server
+        yield from about_times(self.every, self.run.counters)
         if failures := self.run.failures:
             last = failures[-1]
             yield f"{len(failures):,} requests have no text, the last one: {last.kind}, {last.text}"

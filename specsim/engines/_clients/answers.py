@@ -9,13 +9,15 @@ from typing import Any
 from specsim.core._json import parse_json
 from specsim.engines._planted.requests import Completion, FailedError, Request
 from specsim.engines._planted.served_pair import Pair
-from specsim.served._prometheus import COUNTERS, read_series
+from specsim.served._prometheus import COUNTERS, TIMES, read_series
 from specsim.traces._responses import STRANGE, id_in, read_drafts, read_logprobs, token_ids
 
 #: The most bytes of an answer without a text, and of one with: some, and more for each entry of its lists.
 MOST_BYTES, LEAST_BYTES, ENTRY_BYTES = 2**22, 2**20, 512
 #: Entries of a list that a server may give whatever was asked for, and characters of a reason to end.
 MOST_LISTED, LONGEST = 21, 64
+#: What is read of a server's series, and in how many parts of its unit.
+SERIES = {name: (counted, 1.0) for name, counted in COUNTERS.items()} | TIMES
 
 
 class GarbageError(FailedError):
@@ -188,17 +190,17 @@ def _float(value: Any, where: str) -> float:
 
 
 def read_counters(text: str) -> dict[str, int] | None:
-    """The counters of speculation in the Prometheus text of a server, added up over labels; None without."""
+    """The counters and the times of a server's Prometheus text, added up over labels; None without."""
     found: dict[str, int] = {}
     for line in text.splitlines():
         try:
-            series = read_series(line, COUNTERS)
+            series = read_series(line, SERIES)
         except ValueError:
             continue
         if series is not None and 0 <= series.value < 2**53:
-            counted = COUNTERS[series.name]
-            found[counted] = found.get(counted, 0) + int(series.value)
-    return found if {"drafted", "accepted"} <= set(found) else None
+            counted, unit = SERIES[series.name]
+            found[counted] = found.get(counted, 0) + round(series.value * unit)
+    return found or None
 
 
 def error_message(body: bytes) -> str:

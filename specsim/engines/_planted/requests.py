@@ -213,6 +213,7 @@ class Engine(Protocol):
 
     def counters(self) -> dict[str, int] | None:
         """Return numbers since the engine was started: "drafted", "accepted" and, where reported, "steps".
+        Servers add the sums and numbers of times: "ttft µs", "ttft count", and so of itl, tpot and latency.
 
         None without counters. Audits take differences."""
 
