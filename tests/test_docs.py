@@ -169,6 +169,12 @@ def check_console(block, folder):
 # --- the pages -------------------------------------------------------------------------------------------
 
 
+def test_links_say_what_they_lead_to():
+    results = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs/results").glob("*.md")}
+    for name, page in (PAGES | results).items():
+        assert not re.findall(r"\[`?[\w/-]+\.(?:md|svg)`?\]\(", page), name
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if "```python" in page])
 def test_python_runs(name, tmp_path, few_cases_in_module):

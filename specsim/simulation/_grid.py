@@ -16,6 +16,7 @@ from specsim.core._kernels import available_threads
 from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress, working
 from specsim.core._provenance import Provenance
+from specsim.core._registry import check_known
 from specsim.core._tables import Line, Piece, Shown, Table
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
@@ -134,11 +135,18 @@ class Swept(Shown):
         return [Line(text, "bold yellow")] * self.interrupted
 
     def _draw(
-        self, ax: Axes | None, y: str, label: str, error: Callable[[dict[str, Any]], float] | None
+        self,
+        ax: Axes | None,
+        x: str | None,
+        y: str,
+        label: str,
+        error: Callable[[dict[str, Any]], float] | None,
     ) -> Axes:
-        """Draw the column `y` of `records` over the first setting, a line for each combination of others."""
-        ax = axes_or_new(ax)
-        x, *others = self.over
+        """Draw the column `y` of `records` over a setting, a line for each combination of others."""
+        x = next(iter(self.over)) if x is None else x
+        check_known("setting", x, list(self.over))
+        ax, others = axes_or_new(ax), [name for name in self.over if name != x]
+        written = {name: "γ" if name == "gamma" else name for name in self.over}
         lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.records():
             if row[y] is not None:
@@ -150,9 +158,11 @@ class Swept(Shown):
                 yerr=None if error is None else [error(row) for row in rows],
                 fmt=marker + "-" * all(isinstance(row[x], int | float) for row in rows),
                 capsize=2,
-                label=", ".join(f"{name} = {value}" for name, value in zip(others, values, strict=True)),
+                label=", ".join(
+                    f"{written[one]} = {value}" for one, value in zip(others, values, strict=True)
+                ),
             )
-        ax.set(xlabel=x, ylabel=label)
+        ax.set(xlabel=written[x], ylabel=label)
         if others:
             ax.legend(fontsize="small")
         return ax

@@ -62,14 +62,14 @@ class Sweep(Swept):
             parts.append(f"{run.pair.name or run.source}, {run.steps:,} steps of each run, {seed}")
         return parts
 
-    def plot(self, ax: Axes | None = None, y: str = "tokens_per_step") -> Axes:
-        """Draw a column of `records` against the first setting, ± 2 standard errors.
+    def plot(self, ax: Axes | None = None, y: str = "tokens_per_step", x: str | None = None) -> Axes:
+        """Draw a column of `records` against the setting `x`, by default the first, ± 2 standard errors.
 
         Each combination of the other settings has a line. `y` may also be alpha_context, alpha_verified,
         alpha_drafted or tv."""
         check_known("column", y, (*RATES, "tv"))
         error, label = f"{y}_error", "total variation" if y == "tv" else y.replace("_", " ")
-        return self._draw(ax, y, label, (lambda row: 2.0 * row[error]) if error in COLUMNS else None)
+        return self._draw(ax, x, y, label, (lambda row: 2.0 * row[error]) if error in COLUMNS else None)
 
 
 @checked

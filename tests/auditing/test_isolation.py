@@ -84,6 +84,7 @@ not_callable = 3
 #: That cannot be loaded.
 MODULES = {
     "no_syntax": "def verify(:",
+    "needs": "import nosuch",
     "fails": "raise RuntimeError('out of cheese')",
     "dies": "import os; os._exit(4)",
     "leaves": "raise SystemExit(0)",
@@ -177,7 +178,8 @@ def test_a_call_that_hears_nothing_is_ended_from_outside(name, full):
     ("dies:verify", "the import ended its process \\(exit code 4\\)"),
     ("theirs:nothing", "theirs has no function nothing"),
     ("theirs:not_callable", "theirs has no function not_callable"),
-    ("nowhere:verify", "cannot import nowhere .*'nowhere'\\)$"),
+    ("nowhere:verify", "cannot import nowhere .*'nowhere'\\); it is not in /.*; change to the folder"),
+    ("needs:verify", "cannot import needs \\(ModuleNotFoundError: No module named 'nosuch'\\)$"),
     ("vllm2:blocks", "cannot import vllm2 .*; the names of that engine are vllm2, vllm2:block$"),
 )
 def test_what_cannot_be_loaded_is_named(reference, full):

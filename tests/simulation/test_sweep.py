@@ -86,7 +86,11 @@ def test_the_plot_has_a_line_for_each_other_setting():
     ]
     assert [line.get_ydata().tolist() for line in lines] == expected
     assert axes.get_xlabel() == "lenience"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["gamma = 2", "gamma = 3"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["γ = 2", "γ = 3"]
+    other = found.plot(Figure().subplots(), x="gamma")
+    assert [one.lines[0].get_xdata().tolist() for one in other.containers] == [[2, 3]] * 2
+    assert (other.get_xlabel(), other.get_legend().get_texts()[0].get_text()) == ("γ", "lenience = 0.5")
+    refuses("did you mean 'gamma'", found.plot, x="gama")
     assert found.plot(Figure().subplots(), y="tv").get_ylabel() == "total variation"
     refuses("did you mean 'alpha_verified'", found.plot, y="alpha_verifid")
 

@@ -311,6 +311,10 @@ def load(reference: str) -> Verifier:
     except (Exception, SystemExit) as error:  # a module may raise anything on import
         engines = [name for name in adapters.names() if name.partition(":")[0] == module_name]
         meant = f"; the names of that engine are {', '.join(engines)}" if engines else ""
+        absent = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}.")
+        if absent and not meant:
+            own = ", ".join(one for one in sys.path if not one.startswith((sys.prefix, sys.base_prefix)))
+            meant = f"; it is not in {own}; change to the folder of its file, or add that to PYTHONPATH"
         raise ValueError(
             f"verifier {reference!r}: cannot import {module_name} ({type(error).__name__}: {error}){meant}"
         ) from error

@@ -99,13 +99,13 @@ class BatchSweep(Swept):
             parts.append(Line(text, "bold yellow"))
         return parts + self._interruption()
 
-    def plot(self, ax: Axes | None = None, y: str = "speedup") -> Axes:
-        """Draw the speed-up, or "capacity_gain", against the first setting, with 95 % intervals.
+    def plot(self, ax: Axes | None = None, y: str = "speedup", x: str | None = None) -> Axes:
+        """Draw the speed-up, or "capacity_gain", against `x`, by default the first setting, with intervals.
 
         Each combination of the other settings has a line. Below 1 speculation is slower."""
         check_known("column", y, ("speedup", "capacity_gain"))
         label = y.replace("_", " ").replace("speedup", "speed-up")
-        ax = self._draw(ax, y, label, lambda row: row[f"{y}_high"] - row[y])
+        ax = self._draw(ax, x, y, label, lambda row: row[f"{y}_high"] - row[y])
         ax.axhline(1.0, color="0.6", linewidth=0.8)
         return ax
 
