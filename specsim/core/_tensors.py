@@ -1,6 +1,5 @@
 """Safetensors files, written atomically and read whole."""
 
-import json
 import math
 import os
 import tokenize
@@ -28,27 +27,14 @@ TYPES: dict[str, np.dtype[Any]] = {
 def save_tensors(
     path: PathLike, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> bytes:
-    """Write `arrays` to `path`, and return its header; OSError, naming it, if it cannot be written. The
-    package safetensors would write a temporary file of its own, which a kill leaves behind."""
-    codes = {dtype: code for code, dtype in TYPES.items()}
-    header: dict[str, Any] = {} if metadata is None else {"__metadata__": {**metadata}}
-    # the largest items first, so that all are aligned
-    names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    end = 0
-    for name in names:
-        array, begin = arrays[name], end
-        end += array.nbytes
-        shape, code = [*array.shape], codes[array.dtype.newbyteorder("<")]
-        header[name] = {"dtype": code, "shape": shape, "data_offsets": [begin, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # where the tensors are aligned
-    text = len(text).to_bytes(8, "little") + text
-    with atomic_write(path) as temporary, temporary.open("wb") as file:
-        file.write(text)
-        for name in names:
-            whole = np.ascontiguousarray(arrays[name], arrays[name].dtype.newbyteorder("<"))
-            file.write(whole.reshape(-1).view(np.uint8).data)
-    return text
+    """Write `arrays` to `path`, and return its header; OSError, naming it, if it cannot be written."""
+    from safetensors.numpy import save
+
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    content = save(plain, dict(metadata) if metadata else None)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content)
+    return content[: 8 + int.from_bytes(content[:8], "little")]
 
 
 def read_tensors(
