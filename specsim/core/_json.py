@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from specsim.core._files import read_text
+
 #: The entry of an object with the SHA-256 of all others.
 SEAL = "sha256"
 
@@ -85,10 +87,10 @@ def seal_of(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(covered, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def read_sealed(file: Path, form: str, version: int, remedy: str) -> dict[str, Any]:
+def read_sealed(file: Path, form: str, version: int | None, remedy: str) -> dict[str, Any]:
     """The sealed object in a file. Raises ValueError, with the remedy, where it is damaged or another one."""
     try:
-        content = parse_json(file.read_bytes())
+        content = parse_json(read_text(file))
         digest = seal_of(content) if isinstance(content, dict) else ""
     except ValueError as error:
         raise ValueError(f"{file}: damaged, not JSON ({error}); {remedy}") from None

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from specsim.core._arguments import check_arguments, checked
-from specsim.core._files import PathLike, atomic_write, open_file, read_table, read_text
-from specsim.core._json import SEAL, parse_json, rebuilding, seal_of, sealed
+from specsim.core._files import PathLike, atomic_write, open_file, read_table
+from specsim.core._json import read_sealed, rebuilding, sealed
 from specsim.core._provenance import specsim_version
 from specsim.core._types import dtype_of
 
@@ -82,15 +83,7 @@ def load(path: PathLike) -> Any:
     ...     load(f"{folder}/run.json") == run
     True
     """
-    text = read_text(path)
-    try:
-        document = parse_json(text)
-    except ValueError as error:
-        raise ValueError(f"{path}: not a saved result, or damaged ({error}); save it again") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"{path}: not a result in the format of this version ({FORMAT!r}); save writes it")
-    if document.get(SEAL) != seal_of(document):
-        raise ValueError(f"{path}: damaged or edited, its checksum is wrong; run it again")
+    document = read_sealed(Path(path), FORMAT, None, "save it again")
     version = f"it is by specsim {document.get('specsim')}, this is {specsim_version()}"
     with rebuilding(path, f"{version}; run it again"):
         return show_once(decoded(document["result"]))

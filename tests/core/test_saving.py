@@ -191,10 +191,10 @@ def test_damage_is_noticed(tmp_path):
     text = path.read_text()
     for damaged, message in (
         (text.replace('"steps": 100', '"steps": 101'), "damaged or edited"),
-        (text[:-20], "not a saved result"),
-        ("[" * 100_000, "not a saved result"),
-        ("{}", "not a result in the format"),
-        ("3", "not a result in the format"),
+        (text[:-20], "damaged, not JSON"),
+        ("[" * 100_000, "damaged, not JSON"),
+        ("{}", "does not say format"),
+        ("3", "does not say format"),
     ):
         path.write_text(damaged)
         refuses(rf"run\.json: {message}", load, path)
