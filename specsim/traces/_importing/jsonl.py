@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from specsim.core._kernels import available_threads, kernel
+from specsim.core._kernels import available_threads
 from specsim.core._types import Ints
 from specsim.traces._jsonl.parsers import Texts, open_parsers
 from specsim.traces._jsonl.rows import REMEDY, Rows, Token, Tokens, WithoutIdError, describe
@@ -181,51 +181,37 @@ def _steps(spool: _Spool, tokens: Tokens, strings: dict[str, int] | None) -> Ite
             chosen = slice(first, first + size)
             p, q = (side.part(first, min(first + size, len(documents))) for side in sides)
             listings = _listings(p.rows, table), _listings(q.rows, table)
-            steps = _one_by_one(documents[chosen], p, q, tokens, strings)
+            steps = _one_by_one(documents[chosen], p, q, tokens, table)
             yield Places(documents[chosen], table[p.rows.own], *listings, steps)
 
 
 def _listings(rows: Rows, table: Ints) -> Listings:
-    values = np.empty_like(rows.logprobs)
-    _exponentials(rows.logprobs, values)
+    # NumPy's exponentials may differ from those of `_row` in the last bit
+    values = np.fromiter(map(math.exp, rows.logprobs.tolist()), np.float64, rows.logprobs.size)
     return Listings(np.diff(rows.ends), table[rows.numbers], values)
 
 
-@kernel
-def _exponentials(values, out):  # type: ignore[no-untyped-def]
-    """Those of `math.exp`, from which NumPy's may differ in the last bit."""
-    for i in range(values.size):
-        out[i] = math.exp(values[i])
-
-
-def _one_by_one(
-    documents: list[int], p: _Side, q: _Side, tokens: Tokens, strings: dict[str, int] | None
-) -> Iterator[Step]:
+def _one_by_one(documents: list[int], p: _Side, q: _Side, tokens: Tokens, table: Ints) -> Iterator[Step]:
     for row, document in enumerate(documents):
         place = p.place(row)
-        own = _number(tokens.met[p.rows.own[row]], strings, place)
-        rows = [_row(side, row, tokens, strings) for side in (p, q)]
-        yield Step(place, document, [own], None, rows[:1], rows[1:])
+        own = _ids(p.rows.own[row : row + 1], tokens, table, place)
+        rows = [_row(side, row, tokens, table) for side in (p, q)]
+        yield Step(place, document, own, None, rows[:1], rows[1:])
 
 
-def _row(
-    side: _Side, row: int, tokens: Tokens, strings: dict[str, int] | None
-) -> tuple[list[int], list[float]]:
+def _row(side: _Side, row: int, tokens: Tokens, table: Ints) -> tuple[list[int], list[float]]:
     place, (first, end) = side.place(row), side.rows.ends[row : row + 2]
-    numbers = [_number(tokens.met[number], strings, place) for number in side.rows.listed(row)]
-    if len(set(numbers)) < len(numbers):
+    ids = _ids(side.rows.listed(row), tokens, table, place)
+    if len(set(ids)) < len(ids):
         raise ValueError(f"{place}: two tokens of one row read alike; {REMEDY}")
-    return numbers, [math.exp(logprob) for logprob in side.rows.logprobs[first:end].tolist()]
+    return ids, [math.exp(logprob) for logprob in side.rows.logprobs[first:end].tolist()]
 
 
-def _number(token: Token, strings: dict[str, int] | None, place: str) -> int:
-    number, string = token
-    if strings is None:
-        assert number is not None  # or strings would have been counted
-        return number
-    if string is None:
-        raise ValueError(f"{place}: token {number} is an id alone, others are strings alone; {REMEDY}")
-    return strings[string]
+def _ids(numbers: Ints, tokens: Tokens, table: Ints, place: str) -> list[int]:
+    for number in numbers[table[numbers] < 0]:
+        own, _ = tokens.met[number]
+        raise ValueError(f"{place}: token {own} is an id alone, others are strings alone; {REMEDY}")
+    return table[numbers].tolist()
 
 
 def _pair_positions(target: Texts, draft: Texts, tokens: Tokens) -> Iterator[Paired]:
