@@ -1,11 +1,10 @@
 """Provenance of a result: what is needed to run it again and get the same counts."""
 
 import platform
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from specsim.core._kernels import sources_digest
 
@@ -40,9 +39,6 @@ class Provenance:
             libraries={name: installed_version(name) for name in LIBRARIES},
             date=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def this_code() -> dict[str, str]:

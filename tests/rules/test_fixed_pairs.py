@@ -10,12 +10,12 @@ from specsim.core._kernels import interpreted
 from specsim.core.distributions import inverse_cdf
 from specsim.rules._common.fixed_pairs import (
     alias_draw,
+    below_stretches,
     build_tables,
     count_below,
     draw_residual,
     draw_without,
     mass_without,
-    ratio_guide,
     residual_mass,
 )
 
@@ -54,7 +54,7 @@ def test_numbers_below_a_goal_are_counted_as_searchsorted_does():
             numbers[-1] = np.inf
         near = [np.nextafter(numbers, to) for to in (0.0, np.inf)]
         goals = np.concatenate([numbers, *near, rng.random(9), [0.0, 1 - 2.0**-53, 1.0, 5e-324, np.inf]])
-        guide = ratio_guide(numbers)
+        guide = below_stretches(numbers, numbers.size)
         assert [count_below(numbers, guide, goal) for goal in goals] == np.searchsorted(
             numbers, goals
         ).tolist()

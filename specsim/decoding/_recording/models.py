@@ -37,7 +37,7 @@ def new_log(
     """Begin a trace whose provenance has `facts` and `root`; yields a function that adds a step.
 
     With `top` = k rows are truncated as by `record`. Raises as `specsim.traces.writer`."""
-    provenance = {**facts, **Provenance.record(root, 1, 0.0).to_dict()}
+    provenance = {**facts, **vars(Provenance.record(root, 1, 0.0))}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
     if top is not None:
         top = min(check_count("top", top), layout["vocab_size"])

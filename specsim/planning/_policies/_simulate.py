@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -283,22 +284,17 @@ class _StepTimes:
     """The checked times of steps, each computed once."""
 
     def __init__(self, time: Callable[[int], float]):
-        self._time = time
-        self._times: list[float] = []
+        self._time, self.step = time, cache(self._checked)
 
-    def step(self, gamma: int) -> float:
-        while len(self._times) <= gamma:
-            g = len(self._times)
-            time = self._time(g)
-            if not (math.isfinite(time) and time > 0):
-                raise ValueError(f"cost: a step of {g} drafted tokens takes {time}; give finite times > 0")
-            if g and time < self._times[-1]:
-                raise ValueError(
-                    f"cost: a step of {g} drafted tokens takes {time:.6g}, less than the "
-                    f"{self._times[-1]:.6g} of one token fewer; give times that never fall"
-                )
-            self._times.append(time)
-        return self._times[gamma]
+    def _checked(self, gamma: int) -> float:
+        before = self.step(gamma - 1) if gamma else 0.0
+        time, step = self._time(gamma), f"cost: a step of {gamma} drafted tokens takes"
+        if not (math.isfinite(time) and time > 0):
+            raise ValueError(f"{step} {time}; give finite times > 0")
+        if time < before:
+            fewer = f"less than the {before:.6g} of one token fewer"
+            raise ValueError(f"{step} {time:.6g}, {fewer}; give times that never fall")
+        return time
 
 
 def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:

@@ -49,7 +49,8 @@ def build_tables(p: Floats, q: Floats) -> PairTables:
     order = possible[rising]
     p_sums, q_sums, p_sorted = _sums(p), _sums(q), _sums(p[order])
     by_token = p, q, alias_table(p), alias_table(q), p_sums, q_sums, guide(p_sums), guide(q_sums)
-    by_ratio = order, ratio[rising], ratio_guide(ratio[rising]), p_sorted, guide(p_sorted), _sums(q[order])
+    rose = ratio[rising]
+    by_ratio = order, rose, below_stretches(rose, rose.size), p_sorted, guide(p_sorted), _sums(q[order])
     return PairTables(*by_token, np.argsort(-q, kind="stable"), *by_ratio)
 
 
@@ -59,16 +60,11 @@ def _sums(weights: Floats) -> Floats:
 
 def guide(sums: Floats) -> Ints:
     """For V stretches of [0, 1) and the rest, how many of the sums [V+1] lie in the stretches below."""
-    return _below_stretches(sums, sums.size - 1)[:-1]
+    return below_stretches(sums, sums.size - 1)[:-1]
 
 
-def ratio_guide(ratio: Floats) -> Ints:
-    """For as many stretches of [0, 1) as there are numbers in `ratio`, how many of them lie in the stretches
-    below; then how many are below 1, and how many there are."""
-    return _below_stretches(ratio, ratio.size)
-
-
-def _below_stretches(numbers: Floats, parts: int) -> Ints:
+def below_stretches(numbers: Floats, parts: int) -> Ints:
+    """For `parts` stretches of [0, 1) how many `numbers` lie below each, then those below 1, and all."""
     return np.searchsorted((np.minimum(numbers, 1.0) * parts).astype(np.int64), np.arange(parts + 2))
 
 
@@ -105,7 +101,7 @@ def alias_draw(table, u):
 
 @inner_kernel
 def count_below(rising, guide, goal):
-    """How many of the sorted numbers `rising` ≥ 0 are < goal, with their `ratio_guide`; any for NaN."""
+    """How many of the sorted numbers `rising` ≥ 0 are < goal, from `below_stretches`; any for NaN."""
     last = guide.size - 2
     part = np.int64(goal * last) if goal < 1.0 else last
     first = guide[part]
