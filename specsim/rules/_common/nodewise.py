@@ -14,15 +14,11 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
-from specsim.core.distributions import alias_draws, copy_row, cumulative_draw, is_zero
+from specsim.core.distributions import copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
 from specsim.rules._common.base import FixedPair, Rule, end_step, uniform_per_node, words
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_depth, draw_child, index_of
 from specsim.rules._common.tokenwise import normalise
-
-#: Nodes a level, at most, of trees whose i.i.d. drafts are all drawn: so many at once cost less than those
-#: that a step reaches one by one.
-SLIM = 4
 
 
 def rule(
@@ -167,11 +163,6 @@ def fixed_pair(
         children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)
         width = (verify_uniforms.shape[0] - 1) // size
         u = np.empty(size * width)
-        sampled = np.empty((size, accepted.size), np.int32)
-        at_once = sampling == 0 and size <= SLIM * (levels.starts.size - 1)
-        if at_once:
-            for j in range(size):
-                alias_draws(pair.q_alias, draft_uniforms[j], sampled[j])
         for s in range(accepted.size):
             level[:] = 0
             level[0] = 1
@@ -189,11 +180,8 @@ def fixed_pair(
                     token = alias_draw(pair.p_alias, verify_uniforms[size * width, s])
                     break
                 for k in range(count):
-                    if at_once:
-                        children[k] = sampled[nodes[k] - 1, s]
-                    else:
-                        v = draft_uniforms[nodes[k] - 1, s]
-                        children[k] = draw_child(pair, sampling, children, 0, k, count, v)
+                    v = draft_uniforms[nodes[k] - 1, s]
+                    children[k] = draw_child(pair, sampling, children, 0, k, count, v)
                 last = verify_uniforms[size * width, s]
                 chosen, token = pick(pair, table, children[:count], u[: count * width], last)
                 if chosen < 0:
