@@ -223,14 +223,7 @@ def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_un
         while True:
             first, k = starts[node[d]], visited[d]
             count = starts[node[d] + 1] - first
-            if count == 1:  # without slices, which cost more than the rest
-                if k == 0:
-                    x = draw_child(pair, sampling, drafted, first, 0, 1, draft_uniforms[nodes[first] - 1, s])
-                    drafted[first] = x
-                    at, chance = 0, min(1.0, w[d] * pair.p[x] / pair.q[x])
-                else:
-                    left[d] = residual_mass(pair, w[d], 1.0)
-            elif count > 1:
+            if count > 0:
                 if k == 0:
                     for i in range(first, first + count):
                         v = draft_uniforms[nodes[i] - 1, s]
@@ -258,8 +251,6 @@ def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_un
         last = verify_uniforms[size, s]
         if count == 0:
             token = alias_draw(pair.p_alias, last)
-        elif count == 1:
-            token = draw_residual(pair, w[d], 1.0, last)
         else:
             given, x = drafted[first : first + count - 1], drafted[first + count - 1]
             token = draw_left(pair, place, given, x, w[d], scale[d], last, weights)
