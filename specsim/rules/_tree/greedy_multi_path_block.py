@@ -291,7 +291,7 @@ BLOCK = 64
 
 class Line(NamedTuple):
     """A fixed pair in order: its tokens, the place of each token, -1 where q is 0, p, q, p/q, sums of p and
-    of q from 0 on; and excess[k] = Σ (p - r_k)₊, where r_k is the law of the greatest of k ≥ 1 tokens."""
+    of q from 0 on; and how many numbers of children there are."""
 
     tokens: Ints
     rank: Ints
@@ -300,7 +300,7 @@ class Line(NamedTuple):
     ratio: Floats
     p_sums: Floats
     q_sums: Floats
-    excess: Floats
+    sizes: int
 
 
 def line_of(p: Floats, q: Floats, most: int) -> Line:
@@ -312,11 +312,7 @@ def line_of(p: Floats, q: Floats, most: int) -> Line:
     rank[tokens] = np.where(q[tokens] > 0.0, np.arange(q.size), -1)
     p, q, ratio = p[tokens], q[tokens], ratio[tokens]
     p_sums, q_sums = (np.concatenate([[0.0], np.cumsum(row)]) for row in (p, q))
-    excess, power = np.zeros(most + 1), np.ones(q.size + 1)
-    for k in range(1, most + 1):
-        power *= q_sums
-        excess[k] = np.maximum(p - np.diff(power), 0.0).sum()
-    return Line(tokens, rank, p, q, ratio, p_sums, q_sums, excess)
+    return Line(tokens, rank, p, q, ratio, p_sums, q_sums, most + 1)
 
 
 @inner_kernel
@@ -335,15 +331,6 @@ def slope(law, most, t):
     for k in range(most, 0, -1):
         total = total * t + k * law[k]
     return total
-
-
-@inner_kernel
-def most_excess(line, law, most, b):
-    """No less than Σ (b·p - r)₊, as r = Σ c_k·r_k, and b ≤ 1."""
-    total = 0.0
-    for k in range(1, most + 1):
-        total += law[k] * line.excess[k]
-    return b * total
 
 
 @inner_kernel
@@ -445,9 +432,9 @@ def fixed_pair(count: Kernel) -> FixedPair:
         drafted = np.zeros((size, block), np.int32)
         # the places of all nodes' tokens; whether a node has the tokens of the path
         ranks, alike = np.empty((size, block), np.int64), np.ones((size + 1, block), np.bool_)
-        degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, line.excess.size, block))
+        degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, line.sizes, block))
         # along the chosen path of each step: c_k with the largest k, the place of the token, its l and q
-        laws, most = np.empty((deepest, line.excess.size, block)), np.empty(deepest, np.int64)
+        laws, most = np.empty((deepest, line.sizes, block)), np.empty(deepest, np.int64)
         place, target = np.empty(block, np.int64), np.empty(block)
         low, mass = np.empty((deepest, block)), np.empty((deepest, block))
         lengths, b = np.empty(block, np.int64), np.ones((deepest + 1, block))
@@ -488,10 +475,9 @@ def fixed_pair(count: Kernel) -> FixedPair:
                 if n > 0 and not eta[n - 1] < scale:
                     for n in range(length - 1, -1, -1):
                         scale, law = b[n, s - begin], laws[n, :, s - begin]
-                        if n == 0 or passes(eta[n - 1], most_excess(line, law, most[n], scale), scale):
-                            left, found = find_excess(line, law, most[n], scale, stretches, ends, slopes)
-                            if n == 0 or passes(eta[n - 1], left, scale):
-                                break
+                        left, found = find_excess(line, law, most[n], scale, stretches, ends, slopes)
+                        if n == 0 or passes(eta[n - 1], left, scale):
+                            break
                 u, token = eta[deepest], -1
                 if left > 0.0:
                     token = draw_excess(line, law, most[n], scale, stretches, found, u * left)
