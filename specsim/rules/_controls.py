@@ -16,6 +16,7 @@ from specsim.rules._chain.block import excess, scales
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import FixedPair, Rule, end_step, words
 from specsim.rules._common.fixed_pairs import fixed_pair_from_rows, index_of
+from specsim.rules._common.sorting import stable_order
 from specsim.rules._lossy import two_thresholds
 from specsim.rules._tree import greedy_multi_path_block, k_seq, recursive_rejection, traversal
 from specsim.rules._tree.k_seq import rho_star, sequential, sequential_pick
@@ -393,27 +394,15 @@ def sorted_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
 
 
 @kernel
-def sorted_children(q, children):
-    """The indices of the children by falling q, ties in the order of sampling."""
-    order = np.arange(children.size)
-    for i in range(1, children.size):
-        k = i
-        while k > 0 and q[children[order[k - 1]]] < q[children[order[k]]]:
-            order[k - 1], order[k] = order[k], order[k - 1]
-            k -= 1
-    return order
-
-
-@kernel
 def choose_sorted(p, q, children, u, values, weights):
-    order = sorted_children(q, children)
+    order = stable_order(-q[children])
     k = choose_in_order(p, q, children[order], u, values, weights)
     return order[k] if k >= 0 else -1
 
 
 @kernel
 def pick_sorted(pair, table, children, u, last):
-    order = sorted_children(pair.q, children)
+    order = stable_order(-pair.q[children])
     k, token = pick_in_order(pair, table, children[order], u, last)
     return order[k] if k >= 0 else -1, token
 

@@ -1,9 +1,7 @@
 """Von Neumann's acceptance-rejection with an envelope: propose from q until one proposal passes p/(M·q).
 
 The classical scheme, the baseline of speculative sampling. The drafted token is the first proposal; where it
-fails, the verifier draws further ones from q itself. M = slack · max p/q, slack ≥ 1. A *squeeze* spares
-looking at p: with s = min p/q, a proposal whose uniform lies below s/M passes whatever it is, for s·q ≤ p. It
-changes no decision.
+fails, the verifier draws further ones from q itself. M = slack · max p/q, slack ≥ 1.
 
 An accepted proposal follows p, and a proposal is accepted with probability 1/M; the expected number of
 proposals is M. A kernel must have a bound: after `PROPOSALS` failures in all the token is drawn from p, which
@@ -59,19 +57,9 @@ def recovered(p: Row, q: Row, x: int, slack: Any) -> list[Any]:
 
 
 @inner_kernel
-def squeeze(p, q):
-    """s = min p/q over the tokens with q > 0."""
-    smallest = np.inf
-    for y in range(p.size):
-        if q[y] > 0.0:
-            smallest = min(smallest, p[y] / q[y])
-    return smallest
-
-
-@inner_kernel
-def passes(p, q, x, u, height, floor):
-    """Whether the proposal x passes under the envelope `height`·q, given that `floor`·q ≤ p."""
-    return u * height < floor or (p[x] > 0.0 and u * height * q[x] < p[x])
+def passes(p, q, x, u, height):
+    """Whether the proposal x passes under the envelope `height`·q."""
+    return p[x] > 0.0 and u * height * q[x] < p[x]
 
 
 @kernel
@@ -80,12 +68,10 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
     gamma = draft_tokens.shape[1]
     end = gamma + 2 * (PROPOSALS - 1)
     for b in range(draft_tokens.shape[0]):
-        n = 0
-        height, floor = 0.0, 0.0
+        n, height = 0, 0.0
         while n < gamma:
-            height, floor = values[0] * envelope(p[b, n], q[b, n]), squeeze(p[b, n], q[b, n])
-            x = draft_tokens[b, n]
-            if not passes(p[b, n], q[b, n], x, uniforms[n, b], height, floor):
+            height, x = values[0] * envelope(p[b, n], q[b, n]), draft_tokens[b, n]
+            if not passes(p[b, n], q[b, n], x, uniforms[n, b], height):
                 break
             tokens[n, b] = x
             n += 1
@@ -93,7 +79,7 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         if n < gamma:
             for i in range(gamma, end, 2):
                 x = cumulative_draw(q[b, n], uniforms[i, b])
-                if passes(p[b, n], q[b, n], x, uniforms[i + 1, b], height, floor):
+                if passes(p[b, n], q[b, n], x, uniforms[i + 1, b], height):
                     last = x
                     break
         end_step(tokens, accepted, b, n, last if last >= 0 else cumulative_draw(p[b, n], uniforms[end, b]))
