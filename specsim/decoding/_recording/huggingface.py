@@ -19,7 +19,7 @@ import numpy as np
 from specsim import rules
 from specsim.core._checks import check_count
 from specsim.core._files import read_table, read_text
-from specsim.core._json import parse_json
+from specsim.core._lines import read_lines
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
@@ -363,20 +363,14 @@ FOLDER = "SPECSIM_CACHE"
 
 def read_prompts(path: Path) -> list[str]:
     """The prompts of a file: the lines that are not blank, or of JSON Lines each record's "prompt"."""
-    lines = read_text(path).splitlines()
     if path.suffix != ".jsonl":
-        return [line for line in lines if line.strip()]
+        return [line for line in read_text(path).splitlines() if line.strip()]
     found = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = parse_json(line)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: is not JSON ({error}); write a record a line") from None
+    for place, record, problem in read_lines([path]):
         prompt = record.get("prompt") if isinstance(record, dict) else None
         if not isinstance(prompt, str):
-            raise ValueError(f'{path}, line {number}: has no "prompt"; write {{"prompt": "a text"}}')
+            why = problem or 'has no "prompt"'
+            raise ValueError(f'{place}: {why}; write {{"prompt": "a text"}}')
         found.append(prompt)
     return found
 

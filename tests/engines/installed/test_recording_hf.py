@@ -258,4 +258,4 @@ def test_at_the_command_line(pair, tmp_path):
     assert "α: accepted / tested tokens" in found
     assert re.search(r"do not tell|Do not speculate|no other draft", found)
     prompts.write_text('{"text": "import os"}\n', encoding="utf-8")
-    says('line 1: has no "prompt"; write', "trace", "record", tmp_path / "again", *arguments, code=2)
+    says(':1: has no "prompt"; write', "trace", "record", tmp_path / "again", *arguments, code=2)
