@@ -289,16 +289,10 @@ def grouped_autocorrelation(
     return [(mean / (scale or 1.0), pairs) for mean, (_, pairs) in zip(means, sums[1:], strict=True)]
 
 
-@summary_kernel
-def _sum_pairs(x, known, belongs, lag):  # type: ignore[no-untyped-def]
-    total = 0.0
-    pairs = 0
-    later, later_known, later_belongs = x[lag:], known[lag:], belongs[lag:]  # for tight vector loops
-    for i in range(later.size):
-        same = belongs[i] == later_belongs[i]
-        total += x[i] * later[i] if same else 0.0
-        pairs += same & known[i] & later_known[i]
-    return total, pairs
+def _sum_pairs(x: Floats, known: NDArray[np.bool_], belongs: NDArray[Any], lag: int) -> tuple[float, int]:
+    end = max(x.size - lag, 0)
+    both = (belongs[:end] == belongs[lag:]) & known[:end] & known[lag:]
+    return float((x[:end] * both) @ x[lag:]), int(np.count_nonzero(both))
 
 
 # The entropy of rows in nats, at about the speed at which they are read. Of a number x = 2^e·m, m from √½ to

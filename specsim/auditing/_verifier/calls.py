@@ -65,7 +65,7 @@ class VerifierSource:
         questions = chain.from_iterable(self._questions(key, start, n) for start, n in chunks)
         nothing: list[Any] = [None]
         for before, after in pairwise(chain(nothing, questions, nothing)):
-            batch = None if before is None else self._batch(*before)
+            batch = before and Batch(before[0].first, *self._read(*before), before[1])
             if after is not None:
                 self.callee.ask(after[0])
             if batch is not None:
@@ -111,9 +111,6 @@ class VerifierSource:
         extras, size = self.extras(key, first, rows), self.rows_of_a_call(len(rows.draft_tokens))
         asked = self._asked(rows, extras, size, (*map(int, key), int(first)), int(first))
         return replace(asked, compared=first < min(COMPARED_STEPS, COMPARED_BATCHES * self.batch_steps))
-
-    def _batch(self, asked: RowsAsked, rows: Any) -> Batch:
-        return Batch(asked.first, *self._read(asked, rows), rows)
 
     def _asked(
         self, rows: Any, extras: dict[str, Any], size: int, rng: tuple[int, ...], first: int

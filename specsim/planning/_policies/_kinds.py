@@ -98,9 +98,7 @@ class ConfidenceThreshold(Policy):
         self._forget()
 
     def more(self, step: Drafted) -> bool:
-        if step.size == 0:
-            return True
-        return step.size < self.max_gamma and step.confidence[-1] >= self._threshold
+        return not step.size or (step.size < self.max_gamma and step.confidence[-1] >= self._threshold)
 
     def learn(self, step: Drafted, accepted: int) -> None:
         if not self.refit:
@@ -155,9 +153,8 @@ class SVIP(Policy):
         check_between("c", self.c, 0.0, math.inf, "factor on the entropy in nats")
 
     def more(self, step: Drafted) -> bool:
-        if step.size == 0:
-            return True
-        return step.size < self.max_gamma and math.sqrt(self.c * step.entropy[-1]) <= self.h
+        longer = step.size < self.max_gamma
+        return not step.size or (longer and math.sqrt(self.c * step.entropy[-1]) <= self.h)
 
 
 @checked

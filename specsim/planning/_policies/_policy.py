@@ -8,17 +8,15 @@ from specsim.core._checks import check_between, check_count
 from specsim.planning._costs import StepCost
 
 
+@dataclass(slots=True)
 class Drafted:
     """The tokens drafted in the current step, and their features, which a `planned` policy does not get."""
 
-    __slots__ = ("confidence", "entropy", "size", "start", "top")
-
-    def __init__(self, start: int):
-        self.start = start  #: where the step began in the log; for the oracle
-        self.size = 0
-        self.confidence: list[float] = []  #: q(drafted token)
-        self.entropy: list[float] = []  #: H(q) in nats
-        self.top: list[float] = []  #: the largest probability in q
+    start: int  #: where the step began in the log; for the oracle
+    size: int = 0
+    confidence: list[float] = field(default_factory=list)  #: q(drafted token)
+    entropy: list[float] = field(default_factory=list)  #: H(q) in nats
+    top: list[float] = field(default_factory=list)  #: the largest probability in q
 
     def add(self, confidence: float, entropy: float, top: float) -> None:
         self.size += 1
