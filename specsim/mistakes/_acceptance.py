@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import exp, factorial, inf, log
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,23 @@ def scaled_rows(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
 
 def product_test(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
     return u.cumprod(axis=1) < ratio(at(p, x), at(q, x)).cumprod(axis=1)
+
+
+def running_ratios(x: Ints, p: Floats, q: Floats) -> Floats:
+    """Products [B, γ] of p/q of the drafted tokens up to each, none cut at 1."""
+    return np.divide(at(p, x), at(q, x)).cumprod(axis=1)
+
+
+def running_chances(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
+    """min(1, Π p/q) up to each drafted token."""
+    ratios = (p[i][x] / q[i][x] for i, x in enumerate(tokens))
+    return [min(1, product) for product in accumulate(ratios, mul)]
+
+
+def credited_chances(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
+    """What one uniform passes, given that it passed before, if it is compared with each running product."""
+    least = list(accumulate(running_chances(tokens, p, q), min, initial=1))
+    return [after / before if before else 0 for before, after in pairwise(least)]
 
 
 def double_chance(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -180,6 +198,25 @@ MISTAKES = (
         "first_unverified",
         passes=lambda u, x, p, q: ref.ratio_test(u, x, p, q) | (np.arange(x.shape[1]) == 0),
         law=chain_law(lambda tokens, p, q: [1, *ratios(tokens, p, q)[1:]]),
+    ),
+    mistake(
+        "product_of_ratios",
+        passes=lambda u, x, p, q: u < running_ratios(x, p, q),
+        law=chain_law(running_chances),
+    ),
+    mistake(
+        "one_uniform_product",
+        passes=lambda u, x, p, q: u[:, :1] < running_ratios(x, p, q),
+        law=chain_law(credited_chances),
+    ),
+    mistake(
+        "padding_ends_draft",
+        passes=lambda u, x, p, q: ref.ratio_test(u, x, p, q) & (x > 0),
+        recover=lambda p, q, x: np.where(x[:, None] > 0, ref.excess(p, q), p),
+        law=law(
+            lambda p, q, x: laws.minimum_ratio(p, q, x) if x else 0 * p[x],
+            lambda p, q, x: laws.residual(p, q) if x else list(p),
+        ),
     ),
     mistake(
         "block_tokenwise_residual", verify=block_verify, rows=ref.own_rows, law=BLOCK_TOKENWISE_RESIDUAL.law

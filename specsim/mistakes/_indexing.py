@@ -28,6 +28,13 @@ def neighbours(rows: Any) -> Any:
     return np.roll(rows, 1, axis=0)
 
 
+def at_places_of_target(q: Floats) -> Floats:
+    """The row of q at each place of p in one flat array of all rows: one further for each row before."""
+    steps, gamma, size = q.shape
+    places = np.arange(steps)[:, None] * (gamma + 1) + np.arange(gamma)
+    return q.reshape(-1, size)[np.minimum(places, steps * gamma - 1)]
+
+
 def cartesian_write(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
     """output[:, accepted] = last writes every row's token to all rows: the last row with that count stays."""
     written = np.zeros(draft_tokens.shape[1] + 1, dtype=np.int64)
@@ -95,6 +102,10 @@ MISTAKES = (
     mistake(
         "neighbours_draft_rows",
         verify=lambda x, p, q, rng: verify(x, p, q, rng, rows=lambda *_: (p, neighbours(q))),
+    ),
+    mistake(
+        "draft_rows_strided",
+        verify=lambda x, p, q, rng: verify(x, p, q, rng, rows=lambda *_: (p, at_places_of_target(q))),
     ),
     mistake("neighbours_token", pack=lambda x, accepted, last: pack_output(x, accepted, neighbours(last))),
     mistake("neighbours_draft", pack=lambda x, accepted, last: pack_output(neighbours(x), accepted, last)),

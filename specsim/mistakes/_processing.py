@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._types import Floats, Ints, Rows
+from specsim.core._types import Floats, Ints, Rows, StepLaw
 from specsim.core.distributions import temperature as at_temperature
 from specsim.core.distributions import top_p
 from specsim.mistakes import _laws as laws
@@ -14,7 +14,7 @@ from specsim.mistakes._base import Mistake
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import apply_temperature, law
 from specsim.mistakes._reference import at, excess, mistake
-from specsim.mistakes._rows import above, argmax, likeliest, normalised
+from specsim.mistakes._rows import above, argmax, greedy_if, likeliest, normalised
 from specsim.rules._common.tokenwise import positive_part
 
 
@@ -57,9 +57,16 @@ def penalised(name: str, only: slice = slice(None), whole: bool = False, tests: 
     )
 
 
-def greedy_if(p: Floats, threshold: float) -> Floats:
-    """Rows p [..., V]; of those with a probability of at least `threshold` the argmax."""
-    return np.where(p.max(axis=-1, keepdims=True) >= threshold, argmax(p), p)
+def greedy_if_first(p: Floats, threshold: float) -> Floats:
+    """Rows p [B, γ+1, V]; the argmax of all rows of a step whose first has a probability of `threshold`."""
+    return np.where(p[:, :1].max(axis=2, keepdims=True) >= threshold, argmax(p), p)
+
+
+@laws.of_chain
+def greedy_if_first_law(tokens: Sequence[int], p: Rows, q: Rows, threshold: Any) -> StepLaw:
+    if max(p[0]) >= threshold:
+        p = [laws.by_rows(argmax)(row) for row in p]
+    return laws.stop_law(laws.ratios(tokens, p, q)), laws.follow_rows(tokens, p, q)
 
 
 PEAKED = laws.by_rows(greedy_if)
@@ -100,6 +107,11 @@ MISTAKES = (
             lambda p, q, x, threshold: positive_part(PEAKED(p, threshold=threshold), q),
             lambda p, q, threshold: PEAKED(p, threshold=threshold),
         ),
+    ),
+    mistake(
+        "greedy_if_first_peaked",
+        verify=lambda x, p, q, rng, threshold: ref.verify(x, greedy_if_first(p, threshold), q, rng),
+        law=greedy_if_first_law,
     ),
     penalised("penalty_twice", tests=True),
     penalised("last_penalised"),

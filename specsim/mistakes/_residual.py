@@ -37,6 +37,14 @@ def or_else(otherwise: Callable[[Floats], Floats]) -> Callable[..., Floats]:
     return recover
 
 
+def or_gives_up(p: Floats, q: Floats, x: Ints, tries: float) -> Floats:
+    """The residual by rejection: tokens of p until one is kept, and after so many the next one."""
+    left = excess(p, q)
+    kept = left.sum(axis=1, keepdims=True)
+    missed = (1.0 - kept) ** tries
+    return np.divide(left * (1.0 - missed), kept, out=np.zeros_like(p), where=kept > 0.0) + missed * p
+
+
 def padding_wins(
     draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, threshold: float
 ) -> Ints:
@@ -50,6 +58,7 @@ def padding_wins(
 
 MISTAKES = (
     mistake("resamples_target", recover=target),
+    mistake("rejection_gives_up", recover=or_gives_up),
     mistake("absolute_residual", recover=lambda p, q, x: np.abs(p - q)),
     mistake("one_hot_residual", recover=mask_drafted),
     mistake(

@@ -61,6 +61,11 @@ def above(rows: Floats, fraction: float) -> Floats:
     return np.where(rows >= fraction * largest(rows), rows, 0.0)
 
 
+def greedy_if(p: Floats, threshold: float) -> Floats:
+    """Rows p [..., V]; of those with a probability of at least `threshold` the argmax."""
+    return np.where(largest(p) >= threshold, argmax(p), p)
+
+
 def likeliest(rows: Floats, k: float) -> Floats:
     """top-k: the k likeliest tokens of each row, the lowest among ties."""
     return np.where((-rows).argsort(axis=-1, kind="stable").argsort(axis=-1) < k, rows, 0.0)
@@ -103,15 +108,53 @@ def whole_tiles(rows: Floats, size: float) -> Floats:
     return np.where(np.arange(rows.shape[1]) < (number or 1) * size, rows, 0.0)
 
 
+def in_tiles(rows: Floats, size: float) -> Floats:
+    """The rows as tiles [n, tiles, size] of `size` ids, the last one with zeros."""
+    (number, ids), size = rows.shape, int(min(size, rows.shape[1]))
+    tiles = np.zeros((number, -(-ids // size), size))
+    tiles.reshape(number, tiles.shape[1] * size)[:, :ids] = rows
+    return tiles
+
+
+def flat_tiles(tiles: Floats, like: Floats) -> Floats:
+    return tiles.reshape(len(like), tiles.shape[1] * tiles.shape[2])[:, : like.shape[1]]
+
+
 def heaviest_of_tiles(rows: Floats, size: float) -> Floats:
     """What a race draws from whose noise is that of the place in a tile of `size` ids: the heaviest there."""
-    (number, ids), size = rows.shape, int(min(size, rows.shape[1]))
-    count = -(-ids // size)
-    tiles = np.zeros((number, count * size))
-    tiles[:, :ids] = rows
-    tiles = tiles.reshape(number, count, size)
-    first = np.arange(count)[:, None] == tiles.argmax(axis=1)[:, None, :]
-    return np.where(first, tiles, 0.0).reshape(number, count * size)[:, :ids]
+    tiles = in_tiles(rows, size)
+    first = np.arange(tiles.shape[1])[:, None] == tiles.argmax(axis=1)[:, None, :]
+    return flat_tiles(np.where(first, tiles, 0.0), rows)
+
+
+def with_number_of_tile(rows: Floats, size: float) -> Floats:
+    """The law of an inverse CDF whose number chooses a tile of `size` ids, and then the id in it."""
+    tiles = in_tiles(normalised(rows, rows), size)
+    mass = tiles.sum(axis=2, keepdims=True)
+    ends = mass.cumsum(axis=1)
+    inside = np.divide(tiles, mass, out=np.zeros_like(tiles), where=mass > 0.0)
+    below = inside.cumsum(axis=2)
+    shared = np.minimum(below, ends) - np.maximum(below - inside, ends - mass)
+    return flat_tiles(np.maximum(shared, 0.0), rows)
+
+
+def in_half_sums(rows: Floats) -> Floats:
+    """The weights of tokens in an inverse CDF whose sums are kept in float16, one id after another."""
+    sums = normalised(rows, rows).astype(np.float16).cumsum(axis=1, dtype=np.float16)
+    return np.diff(sums.astype(np.float64), axis=1, prepend=0.0)
+
+
+def without_small(rows: Floats, least: float) -> Floats:
+    """The weights of at least `least`, where there are any."""
+    kept = np.where(rows >= least, rows, 0.0)
+    return np.where(kept.any(axis=1, keepdims=True), kept, rows)
+
+
+def or_zero_noise(rows: Floats, bits: float) -> Floats:
+    """Who wins a race whose noise is 0 once in 2^bits: then any id, whatever its weight."""
+    size = rows.shape[1]
+    zero = -np.expm1(size * np.log1p(-(2.0**-bits)))
+    return (1.0 - zero) * normalised(rows, rows) + zero / size
 
 
 def on_grid(rows: Floats, bits: float, first: float = 0.0) -> Floats:
@@ -231,7 +274,6 @@ def lenient(pair: Pair, lenience: float, recovered: Callable[[Floats, Floats], F
     return pair.emitted(accepted=ratio(pair.p, scaled), recovered=recovered(pair.p, scaled))
 
 
-#: law(pair, **values) by the names of mistakes in drafting or verification, and of a bonus.
 def cut_at_unlikely(pair: Pair, threshold: float = 0.3) -> Floats:
     """A drafted token of low q is not tested: a token of p comes in its place."""
     kept = np.where(pair.q >= threshold, pair.q, 0.0)
@@ -240,6 +282,7 @@ def cut_at_unlikely(pair: Pair, threshold: float = 0.3) -> Floats:
     return passed + failed * pair.residual + (1.0 - tested) * pair.p
 
 
+#: law(pair, **values) by the names of mistakes in drafting or verification, and of a bonus.
 LAWS: dict[str, Callable[..., Floats]] = {
     "greedy_acceptance": lambda pair: argmax(pair.p),
     "accepts_everything": lambda pair: pair.q,
@@ -314,6 +357,10 @@ OF_IDS: dict[str, Callable[..., Floats]] = {
     "last_tile_never": whole_tiles,
     "tiles_share_noise": heaviest_of_tiles,
     "likeliest_only": likeliest,
+    "tile_number_again": with_number_of_tile,
+    "half_sums": in_half_sums,
+    "drops_small_weights": without_small,
+    "zero_noise_wins": or_zero_noise,
 }
 #: Mistakes that many ids show, and few may not; the first parts are those of the catalogue's, the others
 #: those of further versions.
@@ -339,6 +386,14 @@ PARTS: dict[str, list[Parts]] = {
             said=f" q is known of its {k:,} likeliest ids." * (k > 0),
         )
         for k in KNOWN
+    ],
+    "accepts_everything": [Parts(lambda p, q: np.ones_like(p))],
+    "greedy_if_peaked": [
+        Parts(
+            lambda p, q, threshold: ratio(greedy_if(p, threshold), q),
+            lambda p, q, threshold: excess(greedy_if(p, threshold), q),
+            greedy_if,
+        )
     ],
     **{name: drawn_from(weights) for name, weights in OF_IDS.items()},
 }

@@ -18,6 +18,7 @@ from specsim.core.stats import chi_square
 from specsim.mistakes import Mistake
 from specsim.mistakes import _decoding as decoding
 from specsim.mistakes._decoding import sequence_law
+from specsim.mistakes._rows import in_half_sums
 from specsim.models import TableModel, chain
 from specsim.theory._enumeration import step_law, target_law
 
@@ -31,6 +32,7 @@ VISIBLE = {spelled.partition(":")[0]: spelled for spelled in SPELLED}
 FAINT = {
     *("float16_ratio", "bfloat16_ratio", "float8_ratio", "byte_ratio", "bfloat16_draft"),
     "residual_top_k",  # of rows of three tokens the residual has two
+    "half_sums",  # of few tokens
 }
 
 #: The threads that are marked as the best mistakes in the list of bugs, and what stands for them.
@@ -247,6 +249,13 @@ def test_low_precision_accepts_what_a_double_would_reject(name, x, q):
     }
     assert first[name].all()
     assert not first["lenience:lenience=1"].all()
+
+
+def test_sums_in_half_precision_lose_flat_rows_of_many_ids():
+    flat = np.full((1, 50_000), 1 / 50_000)
+    drawn = in_half_sums(flat) / in_half_sums(flat).sum()
+    assert np.abs(drawn - flat).sum() / 2 > 0.9
+    assert in_half_sums(np.full((1, 64), 1 / 64)).tolist() == [[1 / 64] * 64]
 
 
 def test_the_bias_of_known_examples():

@@ -233,6 +233,32 @@ class Seeded(VerifierSource):
         return super().extras(key, first, rows) | {"seeds": seeds}
 
 
+@dataclass(frozen=True)
+class Shorter(VerifierSource):
+    """Steps in calls with room for one drafted token more: behind theirs come copies of what was drafted."""
+
+    def _asked(self, *given: Any) -> RowsAsked:
+        asked, gamma = super()._asked(*given), self.case.gamma
+        behind = {
+            "draft_tokens": gamma - 1,
+            "places": gamma - 1,
+            "p": gamma - 1,
+            "q": gamma - 1,
+            "uniforms": 0,
+        }
+        arrays = {
+            name: np.concatenate([array, array[:, behind[name], None]], axis=1) if name in behind else array
+            for name, array in asked.arrays.items()
+        }
+        return replace(asked, arrays=arrays, width=asked.width + 1)
+
+    def _read(self, asked: RowsAsked, rows: Any) -> tuple[TokenArray, Ints]:
+        drafted, lengths = asked.arrays["draft_tokens"], asked.arrays["lengths"]
+        answers = list(self.callee.read(asked))
+        tokens, accepted = read_tokens(answers, drafted, lengths, rows.vocab_size, asked.first)
+        return tokens[:-1], accepted
+
+
 def shape_that_failed(audited: Audited) -> tuple[int, int] | None:
     """(rows of a call, ids) where the tests are clearest, as many rows as fit; None without any."""
     failed = [one for one in audited.failed if one.kernel == CALLS]
@@ -252,9 +278,15 @@ def shape_that_failed(audited: Audited) -> tuple[int, int] | None:
 
 
 def outcomes_of(
-    audited: Audited, cases: Sequence[Case], rows: int = 0, ids: int = 0, seeded: bool | None = None
+    audited: Audited,
+    cases: Sequence[Case],
+    rows: int = 0,
+    ids: int = 0,
+    seeded: bool | None = None,
+    shorter: bool = False,
 ) -> list[tuple[Case, Ints]]:
-    """The cases with the counts of their outcomes, in calls of a shape, or with seeds or without, if given.
+    """The cases with the counts of their outcomes, in calls of a shape, with seeds or without, if given, or
+    of rows `shorter` than the calls have room for.
 
     Empty if the verifier breaks the contract in one."""
     subject, seen = audited.subject, list[tuple[Case, Ints]]()
@@ -263,6 +295,8 @@ def outcomes_of(
         source, steps = VerifierSource(subject.callee, case, subject.timeout), FURTHER_STEPS
         if seeded is not None:
             source, steps = Seeded(subject.callee, case, subject.timeout, seeded=seeded), SEEDED_STEPS
+        if shorter:
+            source = Shorter(subject.callee, case, subject.timeout)
         if ids:
             source = LargeCalls(subject.callee, case, subject.timeout, rows=rows, ids=ids)
             steps = max(rows, min(STEPS, IDS // ids))

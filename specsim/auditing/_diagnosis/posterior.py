@@ -25,8 +25,9 @@ from specsim.rules import get, names
 STANDARD = Mistake(
     name="standard", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law
 )
-#: Prior probabilities: one of the known mistakes, each as probable as the others; none of these; exact.
-KNOWN, NONE, EXACT = 0.5, 0.4, 0.1
+#: Prior probabilities: one of the known mistakes, each as probable as the others; none of these; exact. Where
+#: nothing shows, a quarter of *none* is left beside *exact*, which then must be the likelier.
+KNOWN, NONE, EXACT = 0.5, 0.35, 0.15
 #: Nats behind the likeliest from which on a mistake is dropped before the evidence is complete.
 FAR = 30.0
 #: How many names are looked for: after so many that do not reproduce the audit there is none.

@@ -93,7 +93,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
     """Rank the mistakes by the law of their steps, or by dependence where that is an exact verifier's."""
     subject, root, in_time = audited.subject, audited.root, audited.in_time
     cases, outcomes = diagnostic_cases(subject.declared), list[Ints]()
-    close = diagnostic_cases(subject.declared, further=True)[0]
+    further = [case for case in diagnostic_cases(subject.declared, further=True) if not case.certain]
     # where the mistake is between steps alone, steps are not independent
     between_steps = mistakes
     mistakes = of_law = [one for one in mistakes if one.law is not None or one.family != randomness.FAMILY]
@@ -125,7 +125,8 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         if between.steps and between.exact * ODDS < 1.0:
             return between
     if exact_there:
-        seen.append((close, np.sum([drawn(close, steps) for steps in SEGMENTS if steps <= done], axis=0)))
+        segments = [steps for steps in SEGMENTS if steps <= done]
+        seen += [(case, np.sum([drawn(case, steps) for steps in segments], axis=0)) for case in further]
         scored, exact = _by_outcomes(mistakes, seen, in_time)
         exact_there = odds.posterior(scored, exact, number).exact > 0.5
 
@@ -143,8 +144,9 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         look = f"Look at where the code {code}." if code else ""
         reason = odds.ELSEWHERE if exact_there else odds.OTHERWISE
         return odds.conclude(found, done * len(cases), reason, (said, look))
-    if _shown_by_few(found.named[0][0].mistake, seen):
-        return _in_large_rows(of_law, audited) or odds.conclude(None, done * len(cases), TOO_FEW)
+    if (few := _too_few(found.named[0][0].mistake, seen)) is not None:
+        reason = TOO_FEW if few else odds.ELSEWHERE
+        return _in_large_rows(of_law, audited) or odds.conclude(None, done * len(cases), reason)
     shown = _evidence(found.named[0][0], seen, subject, root)
     return odds.conclude(found, done * len(cases), shown=shown)
 
@@ -157,8 +159,14 @@ def _elsewhere(
     declared, places = audited.subject.declared, list[tuple[str, Sequence[Case], dict[str, Any]]]()
     cases: Sequence[Case] = [case for case, _ in small]
     if exact_there:
-        _, *without_q = diagnostic_cases(declared, further=True)
+        without_q = [case for case in diagnostic_cases(declared, further=True) if case.certain]
         places.append(("where q is None; with q its steps are exact", without_q, {}))
+        if declared.lengths:
+            for moving in (False, True):
+                some = [case for case in cases if not case.rotated and case.is_pair is not moving]
+                some = [case for case in some if case.gamma < (declared.gamma or math.inf)]
+                where = "in rows with fewer drafts than their call has; in others its steps are exact"
+                places.append((where, some, {"shorter": True}))
         for one in filter(_enumerable, (audited.subject.case(one.case) for one in audited.failed)):
             places.append((f"in case {one.name!r}; in other small cases its steps are exact", [one], {}))
         if (shape := large.shape_that_failed(audited)) is not None:
@@ -204,20 +212,21 @@ def _in_large_rows(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis |
     return odds.conclude(found, int(seen.counts.sum()), shown=shown)
 
 
-def _shown_by_few(mistake: Mistake, seen: Outcomes) -> bool:
-    """Whether only impossible outcomes, and too few of them, tell a mistake from an exact verifier."""
+def _too_few(mistake: Mistake, seen: Outcomes) -> int | None:
+    """How many impossible outcomes tell a mistake from an exact verifier, where nothing else does and they
+    are too few; else None."""
     for right in EXACT:
         impossible, gain = 0, 0.0
         for case, counts in seen:
             one, other = predict(mistake, case), predict(right, case)
             if one is None or other is None:
-                return False
+                return None
             possible = counts * (other.law > 0.0)
             impossible += int((counts - possible).sum())
             gain += log_likelihood(one, possible) - log_likelihood(other, possible)
         if impossible < ENOUGH and gain < math.log(ODDS):
-            return True
-    return False
+            return impossible
+    return None
 
 
 def _same_law(mistakes: Sequence[Mistake], cases: Sequence[Case]) -> bool:
