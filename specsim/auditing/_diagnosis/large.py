@@ -233,23 +233,19 @@ class Seeded(VerifierSource):
         return super().extras(key, first, rows) | {"seeds": seeds}
 
 
+#: What a longer call has more of.
+COPIED = ("draft_tokens", "places", "p", "q")
+
+
 @dataclass(frozen=True)
 class Shorter(VerifierSource):
     """Steps in calls with room for one drafted token more: behind theirs come copies of what was drafted."""
 
     def _asked(self, *given: Any) -> RowsAsked:
-        asked, gamma = super()._asked(*given), self.case.gamma
-        behind = {
-            "draft_tokens": gamma - 1,
-            "places": gamma - 1,
-            "p": gamma - 1,
-            "q": gamma - 1,
-            "uniforms": 0,
-        }
-        arrays = {
-            name: np.concatenate([array, array[:, behind[name], None]], axis=1) if name in behind else array
-            for name, array in asked.arrays.items()
-        }
+        asked, arrays = super()._asked(*given), dict[str, Any]()
+        for name, array in asked.arrays.items():
+            copied = [array[:, self.case.gamma - 1, None]] if name in COPIED else []
+            arrays[name] = np.concatenate([array, *copied], axis=1) if copied else array
         return replace(asked, arrays=arrays, width=asked.width + 1)
 
     def _read(self, asked: RowsAsked, rows: Any) -> tuple[TokenArray, Ints]:

@@ -161,7 +161,7 @@ def _elsewhere(
     if exact_there:
         without_q = [case for case in diagnostic_cases(declared, further=True) if case.certain]
         places.append(("where q is None; with q its steps are exact", without_q, {}))
-        if declared.lengths:
+        if declared.lengths and not declared.uniforms:
             for moving in (False, True):
                 some = [case for case in cases if not case.rotated and case.is_pair is not moving]
                 some = [case for case in some if case.gamma < (declared.gamma or math.inf)]
