@@ -303,4 +303,4 @@ def test_the_parts_of_most_verifiers_give_the_law_of_their_first_token():
         if np.abs(sample_sizes._first_law(mistake, *np.array(rows) / 8) - law).max() > 1e-6:
             apart.add(mistake.name)
     own = {"double_chance", "ranks_disagree", "shared_gumbel"}
-    assert apart == own | {"discards_unlikely_last", "rejected_penalised"}
+    assert apart == own | {"discards_unlikely_last", "padding_ends_draft", "rejected_penalised"}
