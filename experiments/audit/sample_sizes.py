@@ -48,6 +48,7 @@ MOST = 100.0
 FATAL = 1e-6
 #: Divergence of rounding, not of a distribution.
 LEAST_DIVERGENCE = 1e-12
+COLUMNS = ("case", "divergence", "kept", "most_powerful", "audit", "ratio", "first_look")
 FAST_MISTAKES = ("resamples_target", "bonus_argmax")
 #: The ratio that is aimed at.
 GOAL = 2.5
@@ -73,25 +74,18 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     shown = _first_tokens(mistake, subject, server) if server else [one for one in found if one is not None]
     fatal = any(one.known.law[one.known.fatal].sum() > FATAL for one in shown)
     best = None if fatal else max(shown, key=lambda one: one.divergence, default=None)
+    about = {"mistake": mistake.name, "server": server}
     if best is None or best.divergence < LEAST_DIVERGENCE:
-        return {"mistake": mistake.name, "server": server} | dict.fromkeys(
-            ("case", "divergence", "kept", "most_powerful", "audit", "ratio", "first_look")
-        )
+        return about | dict.fromkeys(COLUMNS)
     generator = np.random.default_rng(rng)
     law, log_ratios = best.tokens or (best.known.law, best.log_ratios)
     least = _least(law, log_ratios, FAST_RATIOS if fast else RATIOS, generator)
     needed = _needed(best, level, least, FAST_DRAWS if fast else DRAWS, generator)
-    return {
-        "mistake": mistake.name,
-        "server": server,
-        "case": best.known.case,
-        "divergence": float(law @ log_ratios),
-        "kept": best.divergence / float(law @ log_ratios),
-        "most_powerful": least,
-        "audit": needed,
-        "ratio": needed / least,
-        "first_look": best.first_look,
-    }
+    if math.isinf(needed):  # its tokens lie in one bin of that table
+        return about | dict.fromkeys(COLUMNS)
+    divergence = float(law @ log_ratios)
+    numbers = divergence, best.divergence / divergence, least, needed, needed / least, best.first_look
+    return about | dict(zip(COLUMNS, (best.known.case, *numbers), strict=True))
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ def product_test(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
 
 def running_ratios(x: Ints, p: Floats, q: Floats) -> Floats:
     """Products [B, γ] of p/q of the drafted tokens up to each, none cut at 1."""
-    return np.divide(at(p, x), at(q, x)).cumprod(axis=1)
+    target, draft = at(p, x), at(q, x)
+    return np.divide(target, draft, out=np.ones_like(target), where=draft > 0.0).cumprod(axis=1)
 
 
 def running_chances(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
