@@ -140,7 +140,7 @@ def with_number_of_tile(rows: Floats, size: float) -> Floats:
 
 def in_half_sums(rows: Floats) -> Floats:
     """The weights of tokens in an inverse CDF whose sums are kept in float16, one id after another."""
-    sums = normalised(rows, rows).astype(np.float16).cumsum(axis=1, dtype=np.float16)
+    sums = rows.astype(np.float16).cumsum(axis=1, dtype=np.float16)
     return np.diff(sums.astype(np.float64), axis=1, prepend=0.0)
 
 
