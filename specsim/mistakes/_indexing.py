@@ -48,6 +48,15 @@ def least_of_call(passed: Any) -> Ints:
     return np.full_like(accepted, accepted.min(initial=passed.shape[1]))
 
 
+def shortest_redrawn(x: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    """All rows stop where the first of them does, and a row whose draft was accepted there draws from p."""
+    u = rng.random((len(x), x.shape[1] + 1))
+    passed = ref.ratio_test(u[:, :-1], x, p[:, :-1], q)
+    least = least_of_call(passed)
+    cut = ref.first_failure(passed) > least
+    return pack_output(x, least, ref.last_token(x, p, np.where(cut[:, None, None], 0.0, q), least, u[:, -1]))
+
+
 def whole_draft(drafted: Tokens, accepted: int, last: int) -> Tokens:
     """All drafted tokens, the rejected ones included."""
     return (*drafted, last)
@@ -118,6 +127,7 @@ MISTAKES = (
     ),
     mistake("rows_by_rank", verify=lambda x, p, q, rng: verify(x, p[x[:, 0].argsort(kind="stable")], q, rng)),
     mistake("shortest_of_call", count=least_of_call),
+    mistake("shortest_redrawn", verify=shortest_redrawn),
     decoder("keeps_rejected", Decoder(emits=whole_draft, draft_keeps=whole_draft, target_keeps=whole_draft)),
     decoder(
         "drops_recovered",

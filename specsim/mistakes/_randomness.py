@@ -1,6 +1,8 @@
 """Random numbers that are used twice."""
 
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import numpy as np
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
+from specsim.mistakes._acceptance import credited_chances, running_ratios
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, law, of_chain, ratios, stop_law
 from specsim.mistakes._reference import mistake
@@ -42,6 +45,29 @@ def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
     if only in (RECOVERED, BONUS):
         last = np.where((accepted == u.shape[1]) == (only == BONUS), last, rng.random(len(p)))
     return ref.pack_output(draft_tokens, accepted, ref.last_token(draft_tokens, p, q, accepted, last))
+
+
+def stretched_draws(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    """One uniform, divided by p/q after each pass, also where that is above 1."""
+    u, running = rng.random((len(p), 1)), running_ratios(draft_tokens, p[:, :-1], q)
+    accepted = ref.first_failure(u < running)
+    before, after = (np.column_stack(some) for some in ((np.ones_like(u), running), (running, 0.0 * u)))
+    left, passed = (one[np.arange(len(p)), accepted] for one in (before, after))
+    last = (u[:, 0] - passed) / (left - passed)
+    return ref.pack_output(draft_tokens, accepted, ref.last_token(draft_tokens, p, q, accepted, last))
+
+
+@of_chain
+def stretched_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
+    """A uniform that has passed lies below the least product of ratios up to there."""
+    products = [1, *accumulate((p[i][x] / q[i][x] for i, x in enumerate(tokens)), mul)]
+    least, part = list(accumulate(products, min)), laws.by_rows(within)
+    rows = zip(laws.follow_rows(tokens, p, q), least, products, [*products[1:], 0], strict=True)
+    last = [
+        part(row, low=0.0, high=float((high - passed) / (left - passed)) if high > passed else 0.0)
+        for row, high, left, passed in rows
+    ]
+    return stop_law(credited_chances(tokens, p, q)), last
 
 
 @of_chain
@@ -121,6 +147,7 @@ def ranks_disagree_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
 MISTAKES = (
     mistake("one_uniform", uniforms=one_test, law=chain_law(one_test_chances)),
     mistake("test_uniform_draws", verify=test_draws_too, law=test_draws_too_law),
+    mistake("stretched_uniform", verify=stretched_draws, law=stretched_law),
     mistake("shared_gumbel", verify=shared_gumbel, law=law(recovered=second_race)),
     mistake("ranks_disagree", verify=ranks_disagree, law=ranks_disagree_law),
     mistake(
