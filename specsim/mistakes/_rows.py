@@ -203,9 +203,8 @@ def misaligned(p: Floats, q: Floats, k: float) -> Floats:
 
 def by_rank(p: Floats, q: Floats) -> Floats:
     """The difference of p and q, each in the order of its own probabilities, at the tokens of p."""
-    weights = np.zeros_like(p)
-    left = np.sort(p, axis=1) - np.sort(q, axis=1)
-    np.put_along_axis(weights, np.argsort(p, axis=1, kind="stable"), np.maximum(left, 0.0), axis=1)
+    weights, left = np.zeros_like(p), np.sort(p, axis=1) - np.sort(q, axis=1)
+    np.put_along_axis(weights, np.argsort(-p, axis=1, kind="stable"), np.maximum(left, 0.0)[:, ::-1], axis=1)
     return weights
 
 
