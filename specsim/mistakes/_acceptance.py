@@ -139,6 +139,19 @@ MISTAKES = (
         law=law(lambda p, q, x: 1),
     ),
     mistake(
+        "close_rows_accepted",
+        passes=lambda u, x, p, q, tolerance: (
+            ref.ratio_test(u, x, p, q) | (np.abs(p - q).max(axis=2) < tolerance)
+        ),
+        law=law(
+            lambda p, q, x, tolerance: (
+                1
+                if max(abs(a - b) for a, b in zip(p, q, strict=True)) < tolerance
+                else laws.minimum_ratio(p, q, x)
+            )
+        ),
+    ),
+    mistake(
         "inverted_ratio",
         passes=lambda u, x, p, q: u * at(p, x) < at(q, x),
         law=law(lambda p, q, x: laws.minimum_ratio(q, p, x)),

@@ -56,6 +56,11 @@ def rounded_ratio(p: Floats, q: Floats, dtype: DTypeLike) -> Floats:
     return np.divide(rounded, drafted, out=np.ones_like(p), where=rounded < drafted)
 
 
+def sure_if_close(p: Floats, q: Floats, tolerance: float) -> Floats:
+    """The chance of accepting where rows that differ by less than `tolerance` at each id count as equal."""
+    return np.where(largest(np.abs(p - q)) < tolerance, 1.0, ratio(p, q))
+
+
 def above(rows: Floats, fraction: float) -> Floats:
     """min-p: the tokens with at least `fraction` of the largest probability."""
     return np.where(rows >= fraction * largest(rows), rows, 0.0)
@@ -395,6 +400,7 @@ PARTS: dict[str, list[Parts]] = {
         for k in KNOWN
     ],
     "accepts_everything": [Parts(lambda p, q: np.ones_like(p))],
+    "close_rows_accepted": [Parts(sure_if_close)],
     "greedy_if_peaked": [
         Parts(
             lambda p, q, threshold: ratio(greedy_if(p, threshold), q),

@@ -106,10 +106,12 @@ VISIBLE = {
     "ratio_epsilon": "epsilon=0.02", "clamped_draft": "epsilon=0.02", "residual_epsilon": "epsilon=0.01",
     "coarse_test": "bits=1", "coarse_draw": "bits=4", "floored_race": "bits=2.5", "race_epsilon": "bits=2.5",
     "rounded_ids": "bits=2", "wrapped_ids": "bits=5", "last_tile_never": "size=64",
-    "tiles_share_noise": "size=32", "likeliest_only": "k=8",
+    "tiles_share_noise": "size=32", "likeliest_only": "k=8", "greedy_if_peaked": "threshold=0.2",
+    "tile_number_again": "size=16", "drops_small_weights": "least=0.01", "zero_noise_wins": "bits=10",
+    "close_rows_accepted": "tolerance=0.02",
 }  # fmt: skip
 #: Too near the right law for so few ids.
-FAINT = "float16_ratio", "bfloat16_ratio", "last_id_never"
+FAINT = "float16_ratio", "bfloat16_ratio", "last_id_never", "half_sums"
 CASE = ShapesCase("many", "", (100,), (1, 3), ((4, 150), (8, 75)))
 
 

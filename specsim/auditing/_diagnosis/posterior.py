@@ -34,6 +34,8 @@ FAR = 30.0
 TRIED = 3
 #: The most laws of steps that a diagnosis computes.
 WORK = 2**23
+#: The most mistakes that are named together: more are no answer.
+MOST_NAMED = 3
 #: The most mistakes that are listed in a result.
 LISTED = 5
 #: Why there is no name: the cases of the diagnosis show nothing, or they show what no known mistake does.
@@ -212,6 +214,8 @@ def conclude(
         return Diagnosis(steps=steps, reason=reason)
     listed = tuple(_candidate(one, probability) for one, probability in found.known[:LISTED])
     named = tuple(_candidate(one, probability) for one, probability in found.named)
+    if len(named) > MOST_NAMED:
+        named, reason = (), f"{len(named)} known mistakes explain these steps alike."
     unknown = "" if named else reason or (ELSEWHERE if found.exact > 0.5 else OTHERWISE)
     return Diagnosis(named, listed, found.none, found.exact, steps, unknown, *shown)
 
