@@ -38,7 +38,7 @@ def or_else(otherwise: Callable[[Floats], Floats]) -> Callable[..., Floats]:
 
 
 def or_gives_up(p: Floats, q: Floats, x: Ints, tries: float) -> Floats:
-    """The residual by rejection: tokens of p until one is kept; after so many the following one."""
+    """The residual by rejection from p, where the token after so many rejected ones is kept."""
     left = excess(p, q)
     kept = left.sum(axis=1, keepdims=True)
     missed = (1.0 - kept) ** tries
