@@ -38,7 +38,7 @@ def or_else(otherwise: Callable[[Floats], Floats]) -> Callable[..., Floats]:
 
 
 def or_gives_up(p: Floats, q: Floats, x: Ints, tries: float) -> Floats:
-    """The residual by rejection from p, or p itself if so many tries fail."""
+    """The residual by rejection from p, or p itself after some tries that fail."""
     left = excess(p, q)
     kept = left.sum(axis=1, keepdims=True)
     missed = (1.0 - kept) ** tries
