@@ -214,6 +214,14 @@ MISTAKES = (
         law=chain_law(lambda tokens, p, q: [1, *ratios(tokens, p, q)[1:]]),
     ),
     mistake(
+        "mask_too_short",
+        passes=lambda u, x, p, q, bits: ref.ratio_test(u, x, p, q) & (np.arange(x.shape[1]) < bits),
+        law=chain_law(
+            lambda tokens, p, q, bits: [c if i < bits else 0 * c for i, c in enumerate(ratios(tokens, p, q))],
+            lambda tokens, p, q, bits: follow_rows(tokens, p, q),
+        ),
+    ),
+    mistake(
         "product_of_ratios",
         passes=lambda u, x, p, q: u < running_ratios(x, p, q),
         law=chain_law(running_chances),

@@ -22,7 +22,7 @@ from specsim.auditing._cases.shapes import Bank, ShapedRows, ShapesCase
 from specsim.auditing._checks.counts import PIT_BINS
 from specsim.auditing._checks.outcomes import OutcomeTally
 from specsim.auditing._checks.shapes import ShapesTally
-from specsim.auditing._checks.subjects import Span, count_span
+from specsim.auditing._checks.subjects import Span, count_span, verifier_steps
 from specsim.auditing._checks.tables import Bins
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import Prediction, log_mean_exp
@@ -37,6 +37,8 @@ from specsim.mistakes import Mistake
 from specsim.mistakes._reference import drawing, verify
 from specsim.mistakes._rows import PARTS, Pair, Parts
 
+#: Ids from which on there are many.
+MANY = 1000
 #: Points of a grid of parameters, and the total variations that some thousand tokens of each kind can tell.
 POINTS, TOLD = 16, (0.03, 0.1, 0.3)
 
@@ -119,26 +121,31 @@ def _shares(steps: Steps, accepted: Floats) -> Floats:
 
 
 def seen_in(audited: Audited) -> Seen | None:
-    """The tokens of the failed case of changing shape of fewest ids, its planned steps; None without one.
+    """The tokens of the failed case of changing shape of fewest ids, its planned steps.
 
-    A case in which nothing but impossible tokens shows comes last, and then has the shapes of a server."""
-    among = []
+    A case in which nothing but impossible tokens shows comes last, and then has the shapes of a server. Where
+    none failed, but another case of many ids, the smallest case of changing shape with as many; else None."""
+    among = list[tuple[Any, int, ShapesCase]]()
     for result in audited.failed:
         case, clear = audited.subject.case(result.case), any(table.rejected for table in result.tables)
         if isinstance(case, ShapesCase):
-            among.append((not clear, not (clear or case.together), sum(case.vocab_sizes), result, case))
+            first = not clear, not (clear or case.together), sum(case.vocab_sizes)
+            among.append((first, max(result.steps, result.planned), case))
+    ids = max(result.vocab_size for result in audited.failed)
+    for case in audited.subject.cases if ids >= MANY and not among else ():
+        if isinstance(case, ShapesCase) and case.together and max(case.vocab_sizes) >= ids:
+            among.append(((sum(case.vocab_sizes),), verifier_steps(case, audited.level), case))
     if not among:
         return None
-    *_, result, case = min(among, key=lambda one: one[:3])
-    key, steps = case_key(audited.root, result.case), max(result.steps, result.planned)
-    span = Span(result.case, key, result.steps, steps - result.steps)
-    more = count_span(audited.subject, span, audited.in_time).counts
+    _, steps, case = min(among, key=lambda one: one[0])
+    key = case_key(audited.root, case.name)
+    counts = count_span(audited.subject, Span(case.name, key, 0, steps), audited.in_time).counts
     begin = ShapesTally(case).axes.first("kind of row")
-    images = (result.counts["images"] + more["images"])[begin : begin + len(case.kinds)]
+    images = counts["images"][begin : begin + len(case.kinds)]
     even = images.sum(axis=2, keepdims=True) / PIT_BINS
     clearest = int(((images - even) ** 2 / np.maximum(even, 1.0)).sum(axis=(0, 2)).argmax())
-    impossible = int((result.counts["impossible"] + more["impossible"]).sum())
-    return Seen(result.case, case, clearest, images[:, clearest], list(_steps(case, key, steps)), impossible)
+    impossible = int(counts["impossible"].sum())
+    return Seen(case.name, case, clearest, images[:, clearest], list(_steps(case, key, steps)), impossible)
 
 
 def _steps(case: ShapesCase, key: Key, steps: int) -> Iterator[Steps]:
