@@ -124,7 +124,7 @@ def seen_in(audited: Audited) -> Seen | None:
     """The tokens of the failed case of changing shape of fewest ids, its planned steps.
 
     A case in which nothing but impossible tokens shows comes last, and then has the shapes of a server. Where
-    none failed, but another case of many ids, the smallest case of changing shape with as many; else None."""
+    none failed, but another case of many ids, the one of a server that has fewest; else None."""
     among = list[tuple[Any, int, ShapesCase]]()
     for result in audited.failed:
         case, clear = audited.subject.case(result.case), any(table.rejected for table in result.tables)
@@ -133,7 +133,7 @@ def seen_in(audited: Audited) -> Seen | None:
             among.append((first, max(result.steps, result.planned), case))
     ids = max(result.vocab_size for result in audited.failed)
     for case in audited.subject.cases if ids >= MANY and not among else ():
-        if isinstance(case, ShapesCase) and case.together and max(case.vocab_sizes) >= ids:
+        if isinstance(case, ShapesCase) and case.together:
             among.append(((sum(case.vocab_sizes),), verifier_steps(case, audited.level), case))
     if not among:
         return None
