@@ -120,15 +120,15 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         if found.settled or (found.named and _same_law([one.mistake for one, _ in found.named], cases)):
             break
     exact_there = odds.posterior(scored, exact, number).exact > 0.5
-    if or_between and exact_there:
-        between = _between_steps(between_steps, audited, done * len(cases), FEW_ROWS)
-        if between.steps and between.exact * ODDS < 1.0:
-            return between
     if exact_there:
         segments = [steps for steps in SEGMENTS if steps <= done]
         seen += [(case, np.sum([drawn(case, steps) for steps in segments], axis=0)) for case in further]
         scored, exact = _by_outcomes(mistakes, seen, in_time)
         exact_there = odds.posterior(scored, exact, number).exact > 0.5
+    if or_between and exact_there:
+        between = _between_steps(between_steps, audited, done * len(cases), FEW_ROWS)
+        if between.steps and between.exact * ODDS < 1.0:
+            return between
 
     for versions in (_alone, partial(_as_likely, seen=seen)):
         compared = _with_tables(scored, exact, audited, versions)
