@@ -127,7 +127,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         exact_there = odds.posterior(scored, exact, number).exact > 0.5
     if or_between and exact_there:
         between = _between_steps(between_steps, audited, done * len(cases), FEW_ROWS)
-        if between.steps and between.exact * ODDS < 1.0:
+        if between.named or (between.steps and between.exact < families.WRONG):
             return between
 
     for versions in (_alone, partial(_as_likely, seen=seen)):
