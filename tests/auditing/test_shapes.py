@@ -8,6 +8,7 @@ from importlib.resources import files
 import jsonschema
 import numpy as np
 import pytest
+from conftest import FALSE_ALARM
 from scipy import stats
 from verifiers import verified, verify
 
@@ -21,6 +22,8 @@ from specsim.auditing._report.text import power_by_axis
 from specsim.auditing._verifier.local import Local
 from specsim.core._report import json_of
 from specsim.core._streams import Purpose, uniforms
+from specsim.mistakes import _reference as reference
+from specsim.mistakes._indexing import least_of_call
 
 KEY = (7, 11)
 #: False-alarm probability of a test of this file: there are some hundred tests in a case.
@@ -223,14 +226,14 @@ def test_images_and_pairs_are_those_of_a_plain_computation():
             for i, image in enumerate(() if ends else placed[s]):
                 alike = rows.places[s, i + 1] == rows.places[s + 1, 0]
                 for o, order in enumerate((0, 2)):
-                    cell = 4 * int(image[order] * 4) + int(firsts[s + 1][order] * 4)
+                    cell = 4 * int(firsts[s + 1][order] * 4) + int(image[order] * 4)
                     d = len(DISTANCES) + len(CALLS_APART) + 2 + i
                     pairs[d, 0, o, cell] += 1
                     pairs[d, 1, o, cell] += alike
             if bonuses[s] is not None:
                 alike = rows.places[s, block.gamma] == rows.places[s + 1, 0]
                 for o, order in enumerate((0, 2)):
-                    cell = 4 * int(bonuses[s][2] * 4) + int(firsts[s + 1][order] * 4)
+                    cell = 4 * int(firsts[s + 1][order] * 4) + int(bonuses[s][2] * 4)
                     d = len(DISTANCES) + len(CALLS_APART) + ends
                     pairs[d, 0, o, cell] += 1
                     pairs[d, 1, o, cell] += alike
@@ -438,6 +441,25 @@ def test_a_number_that_a_bonus_shares_with_the_next_test_is_found(which):
     )
 
 
+def test_rows_that_end_together_are_right():
+    """Whether a row goes on depends on the next row's first test, and not how it goes on."""
+
+    def together(draft_tokens, p, q, rng):
+        u = rng.random(p.shape[:2])
+        passed = reference.ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q)
+        least = least_of_call(passed)
+        last = reference.last_token(draft_tokens, p, q, least, u[:, -1])
+        kept = np.flatnonzero(reference.first_failure(passed) > least)
+        last[kept] = draft_tokens[kept, least[kept]]
+        return reference.pack_output(draft_tokens, least, last)
+
+    result = judged(together, FEW)
+    assert not result.findings
+    pairs = result.counts["pairs"][len(DISTANCES) + len(CALLS_APART) + 2, 0, 0].reshape(4, 4)
+    assert stats.chisquare(pairs.sum(axis=1)).pvalue < FALSE_ALARM  # of the next row's first tokens
+    assert stats.chisquare(pairs.sum(axis=0)).pvalue > FALSE_ALARM
+
+
 @pytest.mark.parametrize("apart", [1, *(pytest.param(d, marks=pytest.mark.slow) for d in (3, 8, 12))])
 def test_a_uniform_that_two_places_share_is_found_at_any_distance(apart):
     def sharing(draft_tokens, p, q, rng):
@@ -504,5 +526,5 @@ def test_the_json_of_such_a_case_follows_its_schema(shaped):
     document = json.loads(json_of(shaped))
     assert not [*jsonschema.Draft202012Validator(schema).iter_errors(document)]
     assert {table["kind"] for table in document["cases"][0]["tables"]} == {
-        "PIT", "all", "shape", "pairs", "halves",
+        "PIT", "all", "shape", "pairs", "given", "halves",
     }  # fmt: skip

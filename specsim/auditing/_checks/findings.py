@@ -24,9 +24,9 @@ MAX_CERTIFIED_CELLS = 64
 NAMED = 3
 #: The cells of each kind of table, in words.
 BINS = {"prefix": "tokens", "PIT": "PIT bins", "tail": "bins of rare tokens"}
-#: The kinds of tables that are about several steps: pairs of them, or all of a call.
-OF_PAIRS, OF_CALLS = ("neighbours", "pairs"), "halves"
-OF_STEPS = (*OF_PAIRS, OF_CALLS)
+#: The kinds of tables that are about several steps: pairs of them, a token given that of another, or a call.
+OF_PAIRS, GIVEN, OF_CALLS = ("neighbours", "pairs"), "given", "halves"
+OF_STEPS = (*OF_PAIRS, GIVEN, OF_CALLS)
 #: The kinds of tables of single tokens of calls of changing shape.
 OF_SHAPES = ("all", "shape")
 #: p-value of independence below which pairs of steps are called dependent.
@@ -81,7 +81,7 @@ def judge_table(
     few = len(table.law) <= MAX_CERTIFIED_CELLS
     small = table.kind == "prefix" and few
     # a case of changing shape has hundreds of tables, of which only those that reject are shown cell by cell
-    shown = few and (rejected or table.kind not in (*OF_SHAPES, "pairs", OF_CALLS))
+    shown = few and (rejected or table.kind not in (*OF_SHAPES, "pairs", GIVEN, OF_CALLS))
     return TableResult(
         kind=table.kind,
         position=table.position,
@@ -213,14 +213,14 @@ def dependent(results: Sequence[TableResult]) -> list[TableResult]:
     """The tables of several steps that show dependence.
 
     Where the law of the first token deviates, pairs of independent steps do too. So pairs must contradict the
-    product of their margins too, and calls count only where no table of single tokens is rejected."""
+    product of their margins too, and others count only where no table of single tokens is rejected."""
     rejected = [result for result in results if result.rejected]
     single = any(result.kind not in OF_STEPS for result in rejected)
     return [
         result
         for result in rejected
         if (result.kind in OF_PAIRS and independence(np.array(result.observed)) < DEPENDENT)
-        or (result.kind == OF_CALLS and not single)
+        or (result.kind in (GIVEN, OF_CALLS) and not single)
     ]
 
 
@@ -248,7 +248,7 @@ def design_effect(results: Sequence[TableResult], counts: Counts) -> float | Non
     pairs = dependent(results)
     if not pairs and calls_differ(counts) is None:
         return 1.0
-    if any(result.kind in ("pairs", OF_CALLS) or result.prefix == (CALLS,) for result in pairs):
+    if any(result.kind in ("pairs", GIVEN, OF_CALLS) or result.prefix == (CALLS,) for result in pairs):
         return None
     return effect_of_calls(counts)
 
@@ -282,8 +282,9 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
                 f"{'more' if outer else 'less'} from call to call than for independent steps"
             )
         else:
+            occur = "occurs" if result.kind == GIVEN else "occur together"
             how = (
-                f"{result.labels[pair]} of the distribution occur together in {share:.4f} of the pairs, "
+                f"{result.labels[pair]} of the distribution {occur} in {share:.4f} of the pairs, "
                 f"expected {expected:.4f}"
             )
         yield Finding(

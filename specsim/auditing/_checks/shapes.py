@@ -327,14 +327,15 @@ def count_pairs(  # type: ignore[no-untyped-def]
             if inside[s] // apart % 2 == 0:
                 _add_pair(first[:, s], first[:, s + apart], kinds[s] == kinds[s + apart], pairs[number])
         number += 1
+    # the first one leads: a table is about the other one given its quarter
     for s in range(steps - 1):
         next_call = 1 if place[s] + 1 == rows else 0
         alike = kinds_of_bonus[s] == kinds[s + 1]
-        _add_pair(bonus[:, s], first[:, s + 1], alike, pairs[number + next_call])
+        _add_pair(first[:, s + 1], bonus[:, s], alike, pairs[number + next_call])
         if next_call == 0:
             for i in range(1, min(places.shape[1], later.shape[0] + 1)):
                 alike = places[s, i] == kinds[s + 1]
-                _add_pair(later[i - 1, :, s], first[:, s + 1], alike, pairs[number + 1 + i])
+                _add_pair(first[:, s + 1], later[i - 1, :, s], alike, pairs[number + 1 + i])
 
 
 @inner_kernel
@@ -382,7 +383,13 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
     for number, (where, alike, order) in enumerate(product(_pair_names(), ALIKE, PAIRED)):
         of_bonus = f"{ORDERS[OF_BONUS]} and " if where.startswith("the bonus") and order != OF_BONUS else ""
         name = f"{where}{' with the same p and q' * alike}, ordered by {of_bonus}{ORDERS[order]}"
-        yield even_table("pairs", (number,), "pairs", number, QUARTERS**2, name)
+        if where.startswith("the first tokens"):
+            yield even_table("pairs", (number,), "pairs", number, QUARTERS**2, name)
+            continue
+        # whether a row goes on may depend on the next row's first token, but not how it goes on
+        for k in range(QUARTERS):
+            given = f"{name}, the latter in quarter {k + 1}"
+            yield even_table("given", (number, k), "pairs", number * QUARTERS + k, QUARTERS, given)
     classes = _classes(ROWS, tally.axes.most_rows)[1:]
     tokens = [*(f"first tokens {{}}, ordered by {ORDERS[order]}" for order in PAIRED), "bonuses {}"]
     for number, (rows, which) in enumerate(product(classes, tokens)):

@@ -131,8 +131,8 @@ ALTERNATIVE_CONTEXTS = 64
 class Table:
     """A test of the counts of cells against their law.
 
-    `kind` is "prefix", "PIT", "tail", "ids", "neighbours", "all", "shape", "pairs" or "halves"; `prefix`
-    is the emitted prefix of a prefix table; `where` says what a table of other steps is about.
+    `kind` is "prefix", "PIT", "tail", "ids", "neighbours", "all", "shape", "pairs", "given" or "halves";
+    `prefix` is the emitted prefix of a prefix table; `where` says what a table of other steps is about.
 
     The counts are `[start : start + len(cells)]` of the flattened array `source`; `cells[x]` is the cell of
     outcome x, -1 if impossible; `law` is the law of the cells, `ratios` [M, k] the likelihood ratios to it of
@@ -169,6 +169,8 @@ class Table:
         members = np.flatnonzero(self.cells == cell)
         if self.kind in ("neighbours", "pairs"):
             return f"quarters {cell // QUARTERS + 1} and {cell % QUARTERS + 1}"
+        if self.kind == "given":
+            return f"quarter {cell + 1}"
         what = "token" if self.kind in ("prefix", "ids") else "bin"
         return f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
 
