@@ -441,6 +441,7 @@ def test_a_number_that_a_bonus_shares_with_the_next_test_is_found(which):
     )
 
 
+@pytest.mark.slow
 def test_rows_that_end_together_are_right():
     """Whether a row goes on depends on the next row's first test, and not how it goes on."""
 
@@ -453,7 +454,7 @@ def test_rows_that_end_together_are_right():
         last[kept] = draft_tokens[kept, least[kept]]
         return reference.pack_output(draft_tokens, least, last)
 
-    result = judged(together, FEW)
+    result = judged(together, FEW, rounds=8)
     assert not result.findings
     pairs = result.counts["pairs"][len(DISTANCES) + len(CALLS_APART) + 2, 0, 0].reshape(4, 4)
     assert stats.chisquare(pairs.sum(axis=1)).pvalue < FALSE_ALARM  # of the next row's first tokens
