@@ -415,7 +415,7 @@ def test_random_numbers_that_are_too_even_in_a_call_are_found():
         strata = rng.permuted(np.tile(np.arange(rows)[:, None], (1, width)), axis=0)
         return verified(draft_tokens, p, q, (strata + rng.random((rows, width))) / rows)
 
-    result = judged(stratified, FEW, rounds=24)
+    result = judged(stratified, FEW, rounds=32)
     assert {finding.kind for finding in result.findings} == {"dependent"}
     assert "varies less from call to call" in texts(result)
 

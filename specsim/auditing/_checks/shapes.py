@@ -383,7 +383,7 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
     for number, (where, alike, order) in enumerate(product(_pair_names(), ALIKE, PAIRED)):
         of_bonus = f"{ORDERS[OF_BONUS]} and " if where.startswith("the bonus") and order != OF_BONUS else ""
         name = f"{where}{' with the same p and q' * alike}, ordered by {of_bonus}{ORDERS[order]}"
-        if where.startswith("the first tokens"):
+        if not where.endswith(NEXT[0]):
             yield even_table("pairs", (number,), "pairs", number, QUARTERS**2, name)
             continue
         # whether a row goes on may depend on the next row's first token, but not how it goes on
