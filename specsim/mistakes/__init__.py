@@ -2,16 +2,15 @@
 
 An audit must reject the verifiers and decoders, and compares a wrong one with them. Each is a small function
 with the threads that reported the defect and, where one exists, the exact law of a step. Engines make those
-of serving around their verification: in how each path processes rows, in what caches hold after a step, in
-which text's rows and random numbers are taken, and in what is reported. `specsim serve --mistake` makes them
-by name, and the diagnosis of `specsim audit engine` gives that name. The exact controls are correct but
-accept fewer tokens than the standard rule: an audit that rejects one raises a false alarm.
+of serving around their verification: `specsim serve --mistake` makes them by name, and `specsim audit engine`
+names them. The exact controls are correct but accept fewer tokens than the standard rule: an audit that
+rejects one raises a false alarm.
 
 `_reference.py` is a correct verifier of arrays whose parts can be replaced, `_decoding.py` a correct decoder
 of that kind. `_laws.py` has the parts of exact laws, `_rows.py` laws of arrays of rows."""
 
 from specsim.core._parameters import split_name
-from specsim.core._registry import suggestion
+from specsim.core._registry import check_known
 from specsim.mistakes import (
     _acceptance,
     _candidates,
@@ -125,6 +124,5 @@ def get(name: str) -> Mistake:
         raise TypeError(f"mistake: expected a name such as 'one_uniform', got {type(name).__name__}")
     known = {mistake.name: mistake for mistake in (*catalogue(), *_OF_SERVING, *exact_controls())}
     name, given = split_name(name, known)
-    if name not in known:
-        raise ValueError(f"unknown mistake {name!r}{suggestion(name, known, 'Mistakes')}")
+    check_known("mistake", name, list(known))
     return known[name].given(given)

@@ -15,7 +15,7 @@ from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
 from specsim.mistakes._reference import at, mistake
-from specsim.mistakes._rows import above, argmax, likeliest, ratio
+from specsim.mistakes._rows import above, argmax, likeliest, ratio, sure_if_close
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._controls import BLOCK_FIRST_FAILURE, BLOCK_TOKENWISE_RESIDUAL
@@ -61,21 +61,21 @@ def product_test(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
     return u.cumprod(axis=1) < ratio(at(p, x), at(q, x)).cumprod(axis=1)
 
 
-def running_ratios(x: Ints, p: Floats, q: Floats) -> Floats:
+def products(x: Ints, p: Floats, q: Floats) -> Floats:
     """Products [B, γ] of p/q of the drafted tokens up to each, none cut at 1."""
     target, draft = at(p, x), at(q, x)
     return np.divide(target, draft, out=np.ones_like(target), where=draft > 0.0).cumprod(axis=1)
 
 
-def running_chances(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
+def capped(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
     """min(1, Π p/q) up to each drafted token."""
     ratios = (p[i][x] / q[i][x] for i, x in enumerate(tokens))
     return [min(1, product) for product in accumulate(ratios, mul)]
 
 
-def credited_chances(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
+def credited(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
     """What one uniform passes, given that it passed before, if it is compared with each running product."""
-    least = list(accumulate(running_chances(tokens, p, q), min, initial=1))
+    least = list(accumulate(capped(tokens, p, q), min, initial=1))
     return [after / before if before else 0 for before, after in pairwise(least)]
 
 
@@ -140,15 +140,9 @@ MISTAKES = (
     ),
     mistake(
         "close_rows_accepted",
-        passes=lambda u, x, p, q, tolerance: (
-            ref.ratio_test(u, x, p, q) | (np.abs(p - q).max(axis=2) < tolerance)
-        ),
+        passes=lambda u, x, p, q, tolerance: u < at(sure_if_close(p, q, tolerance), x),
         law=law(
-            lambda p, q, x, tolerance: (
-                1
-                if max(abs(a - b) for a, b in zip(p, q, strict=True)) < tolerance
-                else laws.minimum_ratio(p, q, x)
-            )
+            lambda p, q, x, **how: sure_if_close(np.array([p], float), np.array([q], float), **how)[0, x]
         ),
     ),
     mistake(
@@ -217,19 +211,12 @@ MISTAKES = (
         "mask_too_short",
         passes=lambda u, x, p, q, bits: ref.ratio_test(u, x, p, q) & (np.arange(x.shape[1]) < bits),
         law=chain_law(
-            lambda tokens, p, q, bits: [c if i < bits else 0 * c for i, c in enumerate(ratios(tokens, p, q))],
-            lambda tokens, p, q, bits: follow_rows(tokens, p, q),
+            lambda tokens, p, q, bits: [c if i < bits else 0 * c for i, c in enumerate(ratios(tokens, p, q))]
         ),
     ),
+    mistake("product_of_ratios", passes=lambda u, x, p, q: u < products(x, p, q), law=chain_law(capped)),
     mistake(
-        "product_of_ratios",
-        passes=lambda u, x, p, q: u < running_ratios(x, p, q),
-        law=chain_law(running_chances),
-    ),
-    mistake(
-        "one_uniform_product",
-        passes=lambda u, x, p, q: u[:, :1] < running_ratios(x, p, q),
-        law=chain_law(credited_chances),
+        "one_uniform_product", passes=lambda u, x, p, q: u[:, :1] < products(x, p, q), law=chain_law(credited)
     ),
     mistake(
         "padding_ends_draft",

@@ -47,7 +47,7 @@ def ratios(tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> list[Any]:
     return [minimum_ratio(*rows) for rows in zip(p, q, tokens, strict=False)]
 
 
-def follow_rows(tokens: Sequence[int], p: Rows, q: Rows) -> list[Row]:
+def follow_rows(tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> list[Row]:
     return [*(residual(*rows) for rows in zip(p, q, strict=False)), p[-1]]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._acceptance import credited_chances, running_ratios
+from specsim.mistakes._acceptance import credited, products
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, law, of_chain, ratios, stop_law
 from specsim.mistakes._reference import mistake
@@ -49,7 +49,7 @@ def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
 
 def stretched_draws(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     """One uniform, divided by p/q after each pass, also where that is above 1."""
-    u, running = rng.random((len(p), 1)), running_ratios(draft_tokens, p[:, :-1], q)
+    u, running = rng.random((len(p), 1)), products(draft_tokens, p[:, :-1], q)
     accepted = ref.first_failure(u < running)
     before, after = (np.column_stack(some) for some in ((np.ones_like(u), running), (running, 0.0 * u)))
     left, passed = (one[np.arange(len(p)), accepted] for one in (before, after))
@@ -60,14 +60,14 @@ def stretched_draws(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gen
 @of_chain
 def stretched_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """A uniform that has passed lies below the least product of ratios up to there."""
-    products = [1, *accumulate((p[i][x] / q[i][x] for i, x in enumerate(tokens)), mul)]
-    least, part = list(accumulate(products, min)), laws.by_rows(within)
-    rows = zip(laws.follow_rows(tokens, p, q), least, products, [*products[1:], 0], strict=True)
+    running = [1, *accumulate((p[i][x] / q[i][x] for i, x in enumerate(tokens)), mul)]
+    least, part = list(accumulate(running, min)), laws.by_rows(within)
+    rows = zip(laws.follow_rows(tokens, p, q), least, running, [*running[1:], 0], strict=True)
     last = [
         part(row, low=0.0, high=float((high - passed) / (left - passed)) if high > passed else 0.0)
         for row, high, left, passed in rows
     ]
-    return stop_law(credited_chances(tokens, p, q)), last
+    return stop_law(credited(tokens, p, q)), last
 
 
 @of_chain

@@ -10,7 +10,7 @@ import numpy as np
 from specsim.core._types import Floats, Ints
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._reference import at, excess, mask_drafted, mistake, of_last, target
-from specsim.mistakes._rows import by_rank, in_parts, misaligned
+from specsim.mistakes._rows import in_parts, misaligned
 from specsim.rules._lossy.lenience import RULE as LENIENCE
 
 
@@ -76,7 +76,6 @@ MISTAKES = (
         law=ref.law_of_last_token(recover=target_or_first, chances=lambda tokens, p, q: [0] * len(tokens)),
     ),
     mistake("misaligned_residual", recover=lambda p, q, x, k: misaligned(p, q, k)),
-    mistake("residual_by_rank", recover=lambda p, q, x: by_rank(p, q)),
     mistake("residual_floor", recover=or_else(lambda p: p)),
     mistake("last_id_if_degenerate", recover=or_else(lambda p: np.eye(1, p.shape[1], p.shape[1] - 1))),
     mistake("first_id_if_degenerate", recover=or_else(lambda p: np.eye(1, p.shape[1]))),

@@ -155,13 +155,6 @@ def without_small(rows: Floats, least: float) -> Floats:
     return np.where(kept.any(axis=1, keepdims=True), kept, rows)
 
 
-def or_zero_noise(rows: Floats, bits: float) -> Floats:
-    """Who wins a race whose noise is 0 once in 2^bits: then any id, whatever its weight."""
-    size = rows.shape[1]
-    zero = -np.expm1(size * np.log1p(-(2.0**-bits)))
-    return (1.0 - zero) * normalised(rows, rows) + zero / size
-
-
 def on_grid(rows: Floats, bits: float, first: float = 0.0) -> Floats:
     """The share of the points (first + 0, 1, …)·2^-bits that fall to each token in an inverse CDF."""
     ends = np.ceil(normalised(rows, rows).cumsum(axis=1) * 2.0**bits - first)
@@ -203,13 +196,6 @@ def misaligned(p: Floats, q: Floats, k: float) -> Floats:
     left = np.take_along_axis(p, ids, axis=1) - np.take_along_axis(q, drafted, axis=1)
     weights = np.zeros_like(p)
     np.put_along_axis(weights, ids, np.maximum(left, 0.0), axis=1)
-    return weights
-
-
-def by_rank(p: Floats, q: Floats) -> Floats:
-    """The difference of p and q, each in the order of its own probabilities, at the tokens of p."""
-    weights, left = np.zeros_like(p), np.sort(p, axis=1) - np.sort(q, axis=1)
-    np.put_along_axis(weights, np.argsort(-p, axis=1, kind="stable"), np.maximum(left, 0.0)[:, ::-1], axis=1)
     return weights
 
 
@@ -372,7 +358,6 @@ OF_IDS: dict[str, Callable[..., Floats]] = {
     "tile_number_again": with_number_of_tile,
     "half_sums": in_half_sums,
     "drops_small_weights": without_small,
-    "zero_noise_wins": or_zero_noise,
 }
 #: Mistakes that many ids show, and few may not; the first parts are those of the catalogue's, the others
 #: those of further versions.
@@ -401,12 +386,5 @@ PARTS: dict[str, list[Parts]] = {
     ],
     "accepts_everything": [Parts(lambda p, q: np.ones_like(p))],
     "close_rows_accepted": [Parts(sure_if_close)],
-    "greedy_if_peaked": [
-        Parts(
-            lambda p, q, threshold: ratio(greedy_if(p, threshold), q),
-            lambda p, q, threshold: excess(greedy_if(p, threshold), q),
-            greedy_if,
-        )
-    ],
     **{name: drawn_from(weights) for name, weights in OF_IDS.items()},
 }

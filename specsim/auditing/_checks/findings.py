@@ -282,9 +282,8 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
                 f"{'more' if outer else 'less'} from call to call than for independent steps"
             )
         else:
-            occur = "occurs" if result.kind == GIVEN else "occur together"
             how = (
-                f"{result.labels[pair]} of the distribution {occur} in {share:.4f} of the pairs, "
+                f"{result.labels[pair]} of the distribution: {share:.4f} of the pairs, "
                 f"expected {expected:.4f}"
             )
         yield Finding(

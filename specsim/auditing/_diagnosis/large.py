@@ -240,10 +240,6 @@ class Seeded(VerifierSource):
         return super().extras(key, first, rows) | {"seeds": seeds}
 
 
-#: What a longer call has more of.
-COPIED = ("draft_tokens", "places", "p", "q")
-
-
 @dataclass(frozen=True)
 class Shorter(VerifierSource):
     """Steps in calls with room for one drafted token more: behind theirs come copies of what was drafted."""
@@ -251,14 +247,12 @@ class Shorter(VerifierSource):
     def _asked(self, *given: Any) -> RowsAsked:
         asked, arrays = super()._asked(*given), dict[str, Any]()
         for name, array in asked.arrays.items():
-            copied = [array[:, self.case.gamma - 1, None]] if name in COPIED else []
-            arrays[name] = np.concatenate([array, *copied], axis=1) if copied else array
+            last = array[:, self.case.gamma - 1, None] if name in ("draft_tokens", "places", "p", "q") else []
+            arrays[name] = np.concatenate([array, last], axis=1) if len(last) else array
         return replace(asked, arrays=arrays, width=asked.width + 1)
 
     def _read(self, asked: RowsAsked, rows: Any) -> tuple[TokenArray, Ints]:
-        drafted, lengths = asked.arrays["draft_tokens"], asked.arrays["lengths"]
-        answers = list(self.callee.read(asked))
-        tokens, accepted = read_tokens(answers, drafted, lengths, rows.vocab_size, asked.first)
+        tokens, accepted = super()._read(asked, replace(rows, draft_tokens=asked.arrays["draft_tokens"]))
         return tokens[:-1], accepted
 
 
@@ -281,29 +275,16 @@ def shape_that_failed(audited: Audited) -> tuple[int, int] | None:
 
 
 def outcomes_of(
-    audited: Audited,
-    cases: Sequence[Case],
-    rows: int = 0,
-    ids: int = 0,
-    seeded: bool | None = None,
-    shorter: bool = False,
+    audited: Audited, cases: Sequence[Case], source: Any = VerifierSource, steps: int = FURTHER_STEPS
 ) -> list[tuple[Case, Ints]]:
-    """The cases with the counts of their outcomes, in calls of a shape, with seeds or without, if given, or
-    of rows `shorter` than the calls have room for.
+    """The cases with the counts of the outcomes of its steps, asked for by a kind of source.
 
     Empty if the verifier breaks the contract in one."""
     subject, seen = audited.subject, list[tuple[Case, Ints]]()
     for case in cases:
         audited.in_time()
-        source, steps = VerifierSource(subject.callee, case, subject.timeout), FURTHER_STEPS
-        if seeded is not None:
-            source, steps = Seeded(subject.callee, case, subject.timeout, seeded=seeded), SEEDED_STEPS
-        if shorter:
-            source = Shorter(subject.callee, case, subject.timeout)
-        if ids:
-            source = LargeCalls(subject.callee, case, subject.timeout, rows=rows, ids=ids)
-            steps = max(rows, min(STEPS, IDS // ids))
-        if (counts := count_steps(source, OutcomeTally(case), KEY, steps)) is None:
+        calls = source(subject.callee, case, subject.timeout)
+        if (counts := count_steps(calls, OutcomeTally(case), KEY, steps)) is None:
             return []
         seen.append((case, flat(counts["outcomes"])))
     return seen

@@ -121,8 +121,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
             break
     exact_there = odds.posterior(scored, exact, number).exact > 0.5
     if exact_there:
-        segments = [steps for steps in SEGMENTS if steps <= done]
-        seen += [(case, np.sum([drawn(case, steps) for steps in segments], axis=0)) for case in further]
+        seen += [(case, np.sum([drawn(case, n) for n in SEGMENTS if n <= done], axis=0)) for case in further]
         scored, exact = _by_outcomes(mistakes, seen, in_time)
         exact_there = odds.posterior(scored, exact, number).exact > 0.5
     if or_between and exact_there:
@@ -156,28 +155,30 @@ def _elsewhere(
 ) -> Diagnosis | None:
     """The mistakes that explain the steps without q, or those of calls in a shape that failed, where those of
     the `small` cases are exact, or of many ids; else those of rows that have a seed, or have none."""
-    declared, places = audited.subject.declared, list[tuple[str, Sequence[Case], dict[str, Any]]]()
+    declared, places = audited.subject.declared, list[tuple[Any, ...]]()
     cases: Sequence[Case] = [case for case, _ in small]
     if exact_there:
         without_q = [case for case in diagnostic_cases(declared, further=True) if case.certain]
-        places.append(("where q is None; with q its steps are exact", without_q, {}))
-        if declared.lengths and not declared.uniforms:
+        places.append(("where q is None; with q its steps are exact", without_q))
+        if declared.lengths and not declared.uniforms and not declared.gamma:
             for moving in (False, True):
                 some = [case for case in cases if not case.rotated and case.is_pair is not moving]
-                some = [case for case in some if case.gamma < (declared.gamma or math.inf)]
                 where = "in rows with fewer drafts than their call has; in others its steps are exact"
-                places.append((where, some, {"shorter": True}))
+                places.append((where, some, large.Shorter))
         for one in filter(_enumerable, (audited.subject.case(one.case) for one in audited.failed)):
-            places.append((f"in case {one.name!r}; in other small cases its steps are exact", [one], {}))
+            places.append((f"in case {one.name!r}; in other small cases its steps are exact", [one]))
         if (shape := large.shape_that_failed(audited)) is not None:
             rows, ids = shape
             where = f"in calls of {rows} rows over {ids:,} ids; in small calls its steps are exact"
             fit = [one for one in cases if one.name in large.CASES and one.vocab_size <= ids]
-            places.append((where, fit, {"rows": rows, "ids": ids}))
+            steps = max(rows, min(large.STEPS, large.IDS // ids))
+            places.append((where, fit, partial(large.LargeCalls, rows=rows, ids=ids), steps))
     elif declared.seeds:
-        places += [(f"in rows {of} a seed", cases, {"seeded": of == "with"}) for of in ("with", "without")]
-    for where, there, how in places:
-        if not (seen := large.outcomes_of(audited, there, **how)):
+        for of in ("with", "without"):
+            source = partial(large.Seeded, seeded=of == "with")
+            places.append((f"in rows {of} a seed", cases, source, large.SEEDED_STEPS))
+    for where, there, *how in places:
+        if not (seen := large.outcomes_of(audited, there, *how)):
             continue
         found = odds.posterior(*_by_outcomes(mistakes, seen, audited.in_time), len(mistakes))
         if exact_there and len(found.named) > 1:  # those that explain the other small cases too, if any does

@@ -66,32 +66,9 @@ def draw_siblings(draft_sampling: str, q: Floats, u: Floats) -> Ints:
 
 @kernel
 def _draw(q, u, tokens):
-    """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B]. Four rows are summed
-    at a time: the additions of one sum have to wait for each other."""
-    last = q.shape[0] - 1
-    sums = np.empty((4, q.shape[1]))
-    for first in range(0, q.shape[0], 4):
-        a, b, c, d = first, min(first + 1, last), min(first + 2, last), min(first + 3, last)
-        s, t, v, w = 0.0, 0.0, 0.0, 0.0
-        for x in range(q.shape[1]):
-            s += q[a, x]
-            t += q[b, x]
-            v += q[c, x]
-            w += q[d, x]
-            sums[0, x] = s
-            sums[1, x] = t
-            sums[2, x] = v
-            sums[3, x] = w
-        for i in range(min(4, q.shape[0] - first)):
-            total = sums[i, -1]
-            goal = u[first + i] * total
-            if goal < total:
-                below = 0
-                for x in range(q.shape[1]):  # slower to search: its branches are unpredictable
-                    below += sums[i, x] <= goal
-                tokens[first + i] = below
-            else:  # rounded up to the total
-                tokens[first + i] = cumulative_draw(q[first + i], u[first + i])
+    """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B]."""
+    for b in range(u.size):
+        tokens[b] = cumulative_draw(q[b], u[b])
 
 
 @kernel
