@@ -108,7 +108,7 @@ def test_a_result_is_written_to_a_file_besides(tmp_path, full):
     (tmp_path / "b.json").write_text("{}")
     specsim.plan(0.8, 0.05).save(tmp_path / "plan.json")
     for command, message in (
-        ("simulate b.json", "b.json: not a result in the format"),
+        ("simulate b.json", "b.json: does not say format 'specsim result 1'"),
         ("simulate plan.json", "plan.json: a Plan; only a Simulation can be simulated again"),
         ("simulate a.json --seed 3", "--seed has no effect on a.json, which has all settings"),
     ):
