@@ -506,7 +506,11 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
     (found, wrong), (accused, right) = (found_of("fifth", kind, 0.02) for kind in (kinds[1], kinds[3]))
     said.append(f"found {found} of {wrong} wrong decoders; none of the {right} right decoders was accused")
     assert accused == 0
-    for each in ("ninth", "tenth", "eleventh", "twelfth"):
+    (caught, large), (accused, right) = (
+        found_of("thirteenth", kind, tv) for kind, tv in ((kinds[0], 0.02), (kinds[2], 0))
+    )
+    said.append(f"found {caught} of {large}. **Of the {right} right ones {accused} were called biased.**")
+    for each in ("ninth", "tenth", "eleventh", "twelfth", "thirteenth"):
         found, rows, _ = outcomes_of(f"diagnosed_{each}")
         said.append(
             f"{rows - found[None]} could be diagnosed, {found['right'] + found['wrong']} were given a name, and {found['right']} "

@@ -61,8 +61,8 @@ def test_the_kill_matrix_is_quoted_rightly():
     assert [int(first.split()[0]) for first, *_ in cells if first] == totals
     accused = [sum(some) for some in right]
     assert (
-        f"Of {sum(map(len, right))} right ones by these authors the first audits called {sum(accused)} broken: "
-        f"{accused[0]} verifier and {accused[1]} decoders."
+        f"Of {sum(map(len, right))} right ones by these authors the first audits called {sum(accused)} wrong: "
+        f"{accused[0]} verifiers and {accused[1]} decoders."
     ) in " ".join(README.split())
     assert LEVEL == "quick"
 

@@ -65,10 +65,11 @@ ARCHIVES = {
     "tenth.zip": "527f720571279adea2144693777a435c24374dcce520558498ee418544f908fb",
     "eleventh.zip": "20552c2da994d5f3953269f49f3fc25d600bd760dca337c81cb82d4d63954dc2",
     "twelfth.zip": "62c91feef3f99c54a791dfa99a34e8806ea08e90848c546779efbe8bc6e55999",
+    "thirteenth.zip": "d0dd6fc3540ead2a3e58e45ad1acf0fd4bf778540e03f466c8f38d36e91a8588",
 }
 SETS = (
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
-    "eleventh", "twelfth",
+    "eleventh", "twelfth", "thirteenth",
 )  # fmt: skip
 
 
