@@ -387,9 +387,10 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
             yield even_table("pairs", (number,), "pairs", number, QUARTERS**2, name)
             continue
         # whether a row goes on may depend on the next row's first token, but not how it goes on
-        for k in range(QUARTERS):
-            given = f"{name}, the latter in quarter {k + 1}"
-            yield even_table("given", (number, k), "pairs", number * QUARTERS + k, QUARTERS, given)
+        cells, law = np.tile(np.arange(QUARTERS), QUARTERS // 2), np.full(QUARTERS, 1.0 / QUARTERS)
+        for half, which in enumerate(("lower", "upper") if not alike else ()):
+            start, given = number * QUARTERS**2 + half * len(cells), f"{name}, the latter in the {which} half"
+            yield Table("given", 0, (number, half), "pairs", start, cells, law, given)
     classes = _classes(ROWS, tally.axes.most_rows)[1:]
     tokens = [*(f"first tokens {{}}, ordered by {ORDERS[order]}" for order in PAIRED), "bonuses {}"]
     for number, (rows, which) in enumerate(product(classes, tokens)):
