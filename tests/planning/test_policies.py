@@ -36,7 +36,7 @@ from specsim.planning import (
 from specsim.planning._policies._kinds import examples, logistic, roc_threshold
 from specsim.planning._policies._log import UNKNOWN, DraftLog, Features
 from specsim.planning._policies._policy import Drafted
-from specsim.planning._policies._simulate import simulate_steps
+from specsim.planning._policies._simulate import _StepTimes, simulate_steps
 from specsim.theory import expected_tokens, markov_steps, oracle_improvement, step_law, walltime_improvement
 
 COST = ConstantRatio(0.05)
@@ -667,3 +667,10 @@ def test_bad_arguments_are_named(make):
 def test_bad_arguments_of_a_simulation_are_named(arguments):
     arguments = {"policies": [Constant(2)], "blocks": 2, **arguments}
     specsim.simulate_policies(hand_made([1, 0, 1, 1, 1]), **arguments)
+
+
+def test_steps_of_any_length_have_times():
+    times = _StepTimes(lambda gamma: 1.0 + gamma)
+    assert (times.step(20_000), times.step(3)) == (20_001.0, 4.0)
+    with pytest.raises(ValueError, match="give times that never fall"):
+        _StepTimes(lambda gamma: 2.0 - gamma / 4).step(1)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -284,17 +283,19 @@ class _StepTimes:
     """The checked times of steps, each computed once."""
 
     def __init__(self, time: Callable[[int], float]):
-        self._time, self.step = time, cache(self._checked)
+        self._time = time
+        self._times: list[float] = []
 
-    def _checked(self, gamma: int) -> float:
-        before = self.step(gamma - 1) if gamma else 0.0
-        time, step = self._time(gamma), f"cost: a step of {gamma} drafted tokens takes"
-        if not (math.isfinite(time) and time > 0):
-            raise ValueError(f"{step} {time}; give finite times > 0")
-        if time < before:
-            fewer = f"less than the {before:.6g} of one token fewer"
-            raise ValueError(f"{step} {time:.6g}, {fewer}; give times that never fall")
-        return time
+    def step(self, gamma: int) -> float:
+        while (g := len(self._times)) <= gamma:
+            time, step = self._time(g), f"cost: a step of {g} drafted tokens takes"
+            if not (math.isfinite(time) and time > 0):
+                raise ValueError(f"{step} {time}; give finite times > 0")
+            if g and time < self._times[-1]:
+                fewer = f"less than the {self._times[-1]:.6g} of one token fewer"
+                raise ValueError(f"{step} {time:.6g}, {fewer}; give times that never fall")
+            self._times.append(time)
+        return self._times[gamma]
 
 
 def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
