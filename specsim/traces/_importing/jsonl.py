@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from specsim.core._kernels import available_threads
+from specsim.core._kernels import available_threads, kernel
 from specsim.core._types import Ints
 from specsim.traces._jsonl.parsers import Texts, open_parsers
 from specsim.traces._jsonl.rows import REMEDY, Rows, Token, Tokens, WithoutIdError, describe
@@ -186,9 +186,16 @@ def _steps(spool: _Spool, tokens: Tokens, strings: dict[str, int] | None) -> Ite
 
 
 def _listings(rows: Rows, table: Ints) -> Listings:
-    # NumPy's exponentials may differ from those of `_row` in the last bit
-    values = np.fromiter(map(math.exp, rows.logprobs.tolist()), np.float64, rows.logprobs.size)
+    values = np.empty_like(rows.logprobs)
+    _exponentials(rows.logprobs, values)
     return Listings(np.diff(rows.ends), table[rows.numbers], values)
+
+
+@kernel
+def _exponentials(values, out):  # type: ignore[no-untyped-def]
+    """Those of `math.exp`, from which NumPy's may differ in the last bit."""
+    for i in range(values.size):
+        out[i] = math.exp(values[i])
 
 
 def _one_by_one(documents: list[int], p: _Side, q: _Side, tokens: Tokens, table: Ints) -> Iterator[Step]:
