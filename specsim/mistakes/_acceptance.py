@@ -74,9 +74,7 @@ def capped(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
 
 
 def credited(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
-    """What one uniform passes, given that it passed before, if it is compared with each running product."""
-    least = list(accumulate(capped(tokens, p, q), min, initial=1))
-    return [after / before if before else 0 for before, after in pairwise(least)]
+    return laws.under_one_uniform(capped(tokens, p, q), p)
 
 
 def double_chance(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:

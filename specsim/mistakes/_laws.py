@@ -47,6 +47,15 @@ def ratios(tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> list[Any]:
     return [minimum_ratio(*rows) for rows in zip(p, q, tokens, strict=False)]
 
 
+def under_one_uniform(limits: Iterable[Any], p: Rows) -> list[Any]:
+    """The chances that one uniform is below each of `limits`, given that it was below those before."""
+    chances, least = [], 1 + 0 * p[0][0]  # of the kind of p: an int over an int would be a float
+    for limit in limits:
+        chances.append(min(least, limit) / least if least else 0 * limit)
+        least = min(least, limit)
+    return chances
+
+
 def follow_rows(tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> list[Row]:
     return [*(residual(*rows) for rows in zip(p, q, strict=False)), p[-1]]
 

@@ -14,7 +14,7 @@ from specsim.mistakes._base import Mistake
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import apply_temperature, law
 from specsim.mistakes._reference import at, excess, mistake
-from specsim.mistakes._rows import above, argmax, greedy_if, likeliest, normalised
+from specsim.mistakes._rows import above, argmax, largest, likeliest, normalised
 from specsim.rules._common.tokenwise import positive_part
 
 
@@ -57,9 +57,14 @@ def penalised(name: str, only: slice = slice(None), whole: bool = False, tests: 
     )
 
 
+def greedy_if(p: Floats, threshold: float) -> Floats:
+    """Rows p [..., V]; of those with a probability of at least `threshold` the argmax."""
+    return np.where(largest(p) >= threshold, argmax(p), p)
+
+
 def greedy_if_first(p: Floats, threshold: float) -> Floats:
     """Rows p [B, γ+1, V]; the argmax of all rows of a step whose first has a probability of `threshold`."""
-    return np.where(p[:, :1].max(axis=2, keepdims=True) >= threshold, argmax(p), p)
+    return np.where(largest(p[:, :1]) >= threshold, argmax(p), p)
 
 
 @laws.of_chain

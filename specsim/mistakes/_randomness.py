@@ -29,15 +29,6 @@ def one_test(rng: np.random.Generator, steps: int, count: int) -> Floats:
     return np.column_stack([np.repeat(u[:, :1], count - 1, axis=1), u[:, 1]])
 
 
-def one_test_chances(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
-    """The uniform has survived all ratios so far: min(1, least ratio up to here / least before)."""
-    chances, least = [], 1 + 0 * p[0][0]  # of the kind of p: an int over an int would be a float
-    for ratio in ratios(tokens, p, q):
-        chances.append(min(least, ratio) / least if least else 0 * ratio)
-        least = min(least, ratio)
-    return chances
-
-
 def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, only: float) -> Ints:
     u = rng.random(draft_tokens.shape)
     accepted = ref.first_failure(ref.ratio_test(u, draft_tokens, p[:, :-1], q))
@@ -145,7 +136,11 @@ def ranks_disagree_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
 
 
 MISTAKES = (
-    mistake("one_uniform", uniforms=one_test, law=chain_law(one_test_chances)),
+    mistake(
+        "one_uniform",
+        uniforms=one_test,
+        law=chain_law(lambda tokens, p, q: laws.under_one_uniform(ratios(tokens, p, q), p)),
+    ),
     mistake("test_uniform_draws", verify=test_draws_too, law=test_draws_too_law),
     mistake("stretched_uniform", verify=stretched_draws, law=stretched_law),
     mistake("shared_gumbel", verify=shared_gumbel, law=law(recovered=second_race)),

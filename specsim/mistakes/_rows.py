@@ -66,11 +66,6 @@ def above(rows: Floats, fraction: float) -> Floats:
     return np.where(rows >= fraction * largest(rows), rows, 0.0)
 
 
-def greedy_if(p: Floats, threshold: float) -> Floats:
-    """Rows p [..., V]; of those with a probability of at least `threshold` the argmax."""
-    return np.where(largest(p) >= threshold, argmax(p), p)
-
-
 def likeliest(rows: Floats, k: float) -> Floats:
     """top-k: the k likeliest tokens of each row, the lowest among ties."""
     return np.where((-rows).argsort(axis=-1, kind="stable").argsort(axis=-1) < k, rows, 0.0)
@@ -116,9 +111,8 @@ def whole_tiles(rows: Floats, size: float) -> Floats:
 def in_tiles(rows: Floats, size: float) -> Floats:
     """The rows as tiles [n, tiles, size] of `size` ids, the last one with zeros."""
     (number, ids), size = rows.shape, int(min(size, rows.shape[1]))
-    tiles = np.zeros((number, -(-ids // size), size))
-    tiles.reshape(number, tiles.shape[1] * size)[:, :ids] = rows
-    return tiles
+    padded = np.pad(rows, ((0, 0), (0, -ids % size)))
+    return padded.reshape(number, padded.shape[1] // size, size)
 
 
 def flat_tiles(tiles: Floats, like: Floats) -> Floats:
