@@ -282,10 +282,8 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
                 f"{'more' if outer else 'less'} from call to call than for independent steps"
             )
         else:
-            how = (
-                f"{result.labels[pair]} of the distribution: {share:.4f} of the pairs, "
-                f"expected {expected:.4f}"
-            )
+            cells = result.labels[pair]
+            how = f"{cells} of the distribution: {share:.4f} of the pairs, expected {expected:.4f}"
         yield Finding(
             "dependent",
             f"{which} depend on each other, or their distribution changes from call to call: {how}",

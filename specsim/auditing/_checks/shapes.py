@@ -327,7 +327,7 @@ def count_pairs(  # type: ignore[no-untyped-def]
             if inside[s] // apart % 2 == 0:
                 _add_pair(first[:, s], first[:, s + apart], kinds[s] == kinds[s + apart], pairs[number])
         number += 1
-    # the first one leads: a table is about the other one given its quarter
+    # the first token leads: a table is about the other one given its half
     for s in range(steps - 1):
         next_call = 1 if place[s] + 1 == rows else 0
         alike = kinds_of_bonus[s] == kinds[s + 1]
@@ -380,6 +380,7 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
                 kind = "all"
             where = f"{axis}: {value}; tokens ordered by {ordered_by}"
             yield even_table(kind, (code, o), "images", number, PIT_BINS, where, position)
+    cells, law = np.tile(np.arange(QUARTERS), QUARTERS // 2), np.full(QUARTERS, 1.0 / QUARTERS)
     for number, (where, alike, order) in enumerate(product(_pair_names(), ALIKE, PAIRED)):
         of_bonus = f"{ORDERS[OF_BONUS]} and " if where.startswith("the bonus") and order != OF_BONUS else ""
         name = f"{where}{' with the same p and q' * alike}, ordered by {of_bonus}{ORDERS[order]}"
@@ -387,7 +388,6 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
             yield even_table("pairs", (number,), "pairs", number, QUARTERS**2, name)
             continue
         # whether a row goes on may depend on the next row's first token, but not how it goes on
-        cells, law = np.tile(np.arange(QUARTERS), QUARTERS // 2), np.full(QUARTERS, 1.0 / QUARTERS)
         for half, which in enumerate(("lower", "upper") if not alike else ()):
             start, given = number * QUARTERS**2 + half * len(cells), f"{name}, the latter in the {which} half"
             yield Table("given", 0, (number, half), "pairs", start, cells, law, given)

@@ -121,25 +121,26 @@ def _shares(steps: Steps, accepted: Floats) -> Floats:
 
 
 def seen_in(audited: Audited) -> Seen | None:
-    """The tokens of the failed case of changing shape of fewest ids, its planned steps.
+    """The tokens of the planned steps of the failed case of changing shape that has fewest ids.
 
     A case in which nothing but impossible tokens shows comes last, and then has the shapes of a server. Where
-    none failed, but another case of many ids, the one of a server that has fewest; else None."""
-    among = list[tuple[Any, int, ShapesCase]]()
-    for result in audited.failed:
-        case, clear = audited.subject.case(result.case), any(table.rejected for table in result.tables)
-        if isinstance(case, ShapesCase):
-            first = not clear, not (clear or case.together), sum(case.vocab_sizes)
-            among.append((first, max(result.steps, result.planned), case))
-    ids = max(result.vocab_size for result in audited.failed)
-    for case in audited.subject.cases if ids >= MANY and not among else ():
-        if isinstance(case, ShapesCase) and case.together:
-            among.append(((sum(case.vocab_sizes),), verifier_steps(case, audited.level), case))
+    others of many ids failed, the smallest one of a server; else None."""
+    failed = {one.case for one in audited.failed}
+    vague = {one.case for one in audited.failed if not any(table.rejected for table in one.tables)}
+    cases = [case for case in audited.subject.cases if isinstance(case, ShapesCase)]
+    among = [case for case in cases if case.name in failed]
+    if not among and max(one.vocab_size for one in audited.failed) >= MANY:
+        among = [case for case in cases if case.together]
     if not among:
         return None
-    _, steps, case = min(among, key=lambda one: one[0])
-    key = case_key(audited.root, case.name)
-    counts = count_span(audited.subject, Span(case.name, key, 0, steps), audited.in_time).counts
+    among.sort(key=lambda one: (one.name in vague and not one.together, sum(one.vocab_sizes)))
+    case = min(among, key=lambda one: one.name in vague)
+    key, before = case_key(audited.root, case.name), {one.case: one for one in audited.results}.get(case.name)
+    done = before.steps if before else 0
+    steps = max(done, before.planned) if before else verifier_steps(case, audited.level)
+    counts = count_span(audited.subject, Span(case.name, key, done, steps - done), audited.in_time).counts
+    if before:
+        counts = {name: counts[name] + before.counts[name] for name in ("images", "impossible")}
     begin = ShapesTally(case).axes.first("kind of row")
     images = counts["images"][begin : begin + len(case.kinds)]
     even = images.sum(axis=2, keepdims=True) / PIT_BINS
@@ -277,9 +278,7 @@ def shape_that_failed(audited: Audited) -> tuple[int, int] | None:
 def outcomes_of(
     audited: Audited, cases: Sequence[Case], source: Any = VerifierSource, steps: int = FURTHER_STEPS
 ) -> list[tuple[Case, Ints]]:
-    """The cases with the counts of the outcomes of its steps, asked for by a kind of source.
-
-    Empty if the verifier breaks the contract in one."""
+    """The cases with the counts of their outcomes; none if the verifier breaks the contract in one."""
     subject, seen = audited.subject, list[tuple[Case, Ints]]()
     for case in cases:
         audited.in_time()

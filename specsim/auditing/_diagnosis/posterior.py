@@ -215,7 +215,7 @@ def conclude(
     listed = tuple(_candidate(one, probability) for one, probability in found.known[:LISTED])
     named = tuple(_candidate(one, probability) for one, probability in found.named)
     if len(named) > MOST_NAMED:
-        named, reason = (), f"{len(named)} known mistakes explain these steps alike."
+        named, reason, shown = (), f"{len(named)} known mistakes explain these steps alike.", ("", "")
     unknown = "" if named else reason or (ELSEWHERE if found.exact > 0.5 else OTHERWISE)
     return Diagnosis(named, listed, found.none, found.exact, steps, unknown, *shown)
 

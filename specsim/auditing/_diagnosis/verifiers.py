@@ -153,8 +153,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
 def _elsewhere(
     mistakes: Sequence[Mistake], audited: Audited, small: Outcomes, exact_there: bool
 ) -> Diagnosis | None:
-    """The mistakes that explain the steps without q, or those of calls in a shape that failed, where those of
-    the `small` cases are exact, or of many ids; else those of rows that have a seed, or have none."""
+    """The mistakes that explain other steps: where those of `small` cases are exact, or by seeds of rows."""
     declared, places = audited.subject.declared, list[tuple[Any, ...]]()
     cases: Sequence[Case] = [case for case, _ in small]
     if exact_there:
@@ -214,8 +213,7 @@ def _in_large_rows(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis |
 
 
 def _too_few(mistake: Mistake, seen: Outcomes) -> int | None:
-    """How many impossible outcomes tell a mistake from an exact verifier, where nothing else does and they
-    are too few; else None."""
+    """How many impossible outcomes, too few, alone tell a mistake from an exact verifier; else None."""
     for right in EXACT:
         impossible, gain = 0, 0.0
         for case, counts in seen:

@@ -12,10 +12,10 @@ def about_times(texts: Sequence[Completion], server: Mapping[str, int] | None) -
 
     Of each kind of time `server` has the number and the sum in microseconds. Engines have one name for the
     time between two tokens and for that between two answers, which may have several tokens."""
-    kinds = ("ttft", "latency", "itl", "tpot") if server else ()
-    counts = {of: server[f"{of} count"] for of in kinds if server and server.get(f"{of} count")}
+    server = server or {}
+    counts = {of: n for of in ("ttft", "latency", "itl", "tpot") if (n := server.get(f"{of} count"))}
     between = "itl" if "itl" in counts else "tpot"
-    if server is None or not {"ttft", "latency", between} <= counts.keys():
+    if not {"ttft", "latency", between} <= counts.keys():
         return
     each = {of: server[f"{of} µs"] / count / 1e3 for of, count in counts.items()}
     requests, emitted = len(texts), sum(len(one.tokens) for one in texts)
