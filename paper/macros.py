@@ -318,9 +318,12 @@ def unseen(sources: Sources) -> Macros:
     verifiers, decoders = found["wrong verifier"], found["wrong decoder"]
     right = found["right verifier"] + found["right decoder"]
     accused = [row for row in right if row["found"]]
-    hold("those accused were called broken", all(row["verdict"] == "broken" for row in accused))
+    broken = {row["subject"] for row in accused if row["verdict"] == "broken"}
     known = {"fourth:draft_text_lags_behind", "sixth:poor_draft", "seventh:r04"}
-    hold("two were refused short texts, one took minutes", {row["subject"] for row in accused} == known)
+    hold("three were called broken: two were refused short texts, one took minutes", broken == known)
+    biased = {row["subject"] for row in accused if row["verdict"] == "biased"}
+    known |= {"thirteenth:r04", "thirteenth:r12"}
+    hold("two were called biased, whose rows end together", broken | biased == known and len(accused) == 5)
     sets = list(dict.fromkeys(row["set"] for row in verifiers + decoders))
     by_set = [[row["found"] for row in verifiers if row["set"] == each] for each in sets]
     shares = [sum(some) / len(some) for some in by_set if some]
