@@ -142,7 +142,8 @@ def test_stop_strings(engine, planted):
         assert (one.finish == "stop") or len(one.tokens) == 24
 
 
-def test_counters(engine):
+def test_counters(engine, planted):
+    assert len(list(engine.complete(requests_of(planted, 6)))) == 6  # also where no other test ran before
     counters, described = engine.counters(), engine.describe()
     assert described["gamma"] == (3 if described["speculative"] else 0)
     if engine.name == "llama.cpp" and described["speculative"]:
