@@ -12,7 +12,6 @@ import inspect
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,7 +100,15 @@ def sampler_without_kernels() -> Any:
 def cpu_verifier() -> Verifier:
     """Adapt the same function with the C++ kernels of vLLM on a CPU. Raises EngineMissing."""
     folder = stubs.installed_folder("vllm", INSTALL)
-    _load_kernels(folder / "vllm")
+    import torch
+
+    # the library that vLLM would choose for this processor
+    builds = ("_C_AVX512", "_C_AVX2") if torch.cpu._is_avx512_supported() else ("_C_AVX2",)
+    libraries = [folder / "vllm" / f"{build}.abi3.so" for build in builds]
+    found = [library for library in libraries if library.exists()]
+    if not found:
+        raise engines.EngineMissing(f"{libraries[-1]} is not there (this vLLM is for a GPU); {INSTALL}")
+    torch.ops.load_library(str(found[0]))
     modules = (SAMPLER, f"{UTILITIES[0]}.dispatcher", "vllm.utils.cpu_triton_utils", *WARMUP, *UTILITIES)
     with (
         warnings.catch_warnings(action="ignore"),  # the dispatcher looks into all modules that there are
@@ -112,18 +119,6 @@ def cpu_verifier() -> Verifier:
             {f"{SAMPLER}.{name}_kernel": getattr(kernels, f"_{name}_kernel_impl") for name in names}
         )
     return adapt(sampler.rejection_sample)
-
-
-def _load_kernels(package: Path) -> None:
-    """Load the library that vLLM would choose for this processor."""
-    import torch
-
-    names = ("_C_AVX512", "_C_AVX2") if torch.cpu._is_avx512_supported() else ("_C_AVX2",)
-    libraries = [package / f"{name}.abi3.so" for name in names]
-    found = [library for library in libraries if library.exists()]
-    if not found:
-        raise engines.EngineMissing(f"{libraries[-1]} is not there (this vLLM is for a GPU); {INSTALL}")
-    torch.ops.load_library(str(found[0]))
 
 
 def flatten(rows: Any, counts: Sequence[int]) -> Any:

@@ -102,7 +102,10 @@ class Form:
                 *most, last = self.endings
                 raise ValueError(f"{self.file}: expected a file that ends in {', '.join(most)} or {last}")
             probe_file(self.file)
-            _check_named_once(self.file)
+            words = [part for word in sys.argv[1:] for part in re.split("[=,:]", word) if part]
+            if sum(os.path.realpath(word) == os.path.realpath(self.file) for word in words) > 1:
+                said = "this command names the file twice; give the result (--save, -o) another"
+                raise ValueError(f"{self.file}: {said}")  # which would replace it
 
     def write(self, result: "Shown") -> None:
         """Write `result` to the file that was asked for, if any."""
@@ -128,13 +131,6 @@ class Form:
             text = tell(result) if tell else getattr(result, texts[self.file.suffix])()
             write_text(self.file, text.rstrip("\n") + "\n")
         print(f"wrote {self.file}", file=sys.stderr)
-
-
-def _check_named_once(file: Path) -> None:
-    """Raise ValueError if the command names the file of its result elsewhere too: it would be replaced."""
-    words = [part for word in sys.argv[1:] for part in re.split("[=,:]", word) if part]
-    if sum(os.path.realpath(word) == os.path.realpath(file) for word in words) > 1:
-        raise ValueError(f"{file}: this command names the file twice; give the result (--save, -o) another")
 
 
 @Parameter(name="*")
@@ -171,8 +167,7 @@ def show(*renderables: Any) -> None:
 
 
 def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
-    """Print a result: its `to_dict`, or `document`, as JSON, its `records` as CSV, or what it shows as text.
-    Returns its exit code: that of a verdict, or 3 where it was interrupted."""
+    """Print a result, as JSON its `to_dict` or `document`. Returns its exit code, 3 if interrupted."""
     if form.as_json:
         print(json.dumps(result.to_dict() if document is None else document, allow_nan=False))
     elif form.as_csv:
@@ -189,8 +184,7 @@ def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
 
 
 def print_judged(result: "Judged", form: Form, out: Path | None, name: str, more: str = "") -> int:
-    """Print a result with a verdict, write its report to the folder `out`, if any, beside files `more` that
-    were written before; return its exit code."""
+    """Print a result with a verdict, and write its report to the folder `out`; return its exit code."""
     code = print_result(result, form)
     if out is not None:
         from specsim.core._files import write_text
@@ -211,8 +205,7 @@ def written(trace: "Trace", texts: int | None = None) -> str:
 
 
 class UntilClosed:
-    """A standard stream that is silent after it has raised `error`, as where `| head` closed its pipe: so a
-    command ends with the code of its verdict, whoever reads its text."""
+    """A standard stream that is silent after `error`, so that `| head` changes no exit code."""
 
     def __init__(self, stream: TextIO, error: type[OSError] = BrokenPipeError):
         self._stream, self._error = stream, error

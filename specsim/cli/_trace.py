@@ -107,7 +107,10 @@ def trace_audit(
     whether each emitted token follows the logged log-probabilities."""
     values = locals()
     of_served: dict[str, Any] = {"logprobs": logprobs, "temperature": temperature, "tolerance": tolerance}
-    if path is not None and _is_served(path):
+    is_served = path is not None and path.exists()
+    if path is not None and path.is_dir():  # of JSON Lines, and no trace
+        is_served = not (path / "manifest.json").exists() and any(path.glob("*.jsonl"))
+    if path is not None and is_served:
         from specsim import audit_served
 
         refuse(trace_audit, values, f"has no effect on {path}, a log of served responses", "lenience")
@@ -117,13 +120,6 @@ def trace_audit(
     refuse(trace_audit, values, "has no effect on a trace; it is for logs of served responses", *of_served)
     lenience = 1.0 if lenience is None else lenience
     return print_result(audit_log(trace_of(path), lenience=lenience, rng=seed), form)
-
-
-def _is_served(path: Path) -> bool:
-    """Whether `path` is a file, or a folder of JSON Lines, and no trace."""
-    if not path.is_dir():
-        return path.exists()
-    return not (path / "manifest.json").exists() and any(path.glob("*.jsonl"))
 
 
 @command(trace_app, name="record")

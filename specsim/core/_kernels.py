@@ -67,8 +67,12 @@ class Kernel:
         import numba
 
         _teach_numba_about_kernels()
-        if self.inner:
-            self._check_calls()
+        for called in self.calls if self.inner else ():
+            if not called.inner:  # its arrays would never be freed
+                raise TypeError(
+                    f"{self.plain.__qualname__}: an inner kernel calls {called.plain.__qualname__}, which is "
+                    "not inner; make both of one kind"
+                )
         # `_nrt` is numba's runtime, which allocates arrays and counts the references to them
         options: dict[str, Any] = {"_nrt": not self.inner, "forceinline": self.inner}
         compiled = numba.njit(self.plain, nogil=True, error_model="numpy", fastmath=self.fastmath, **options)
@@ -110,15 +114,6 @@ class Kernel:
     def calls(self) -> "list[Kernel]":
         named, cells = self._frozen
         return [value for value in (*(value for _, value in named), *cells) if isinstance(value, Kernel)]
-
-    def _check_calls(self) -> None:
-        """Raise TypeError if this inner kernel calls one that is not: its arrays would never be freed."""
-        for called in self.calls:
-            if not called.inner:
-                raise TypeError(
-                    f"{self.plain.__qualname__}: an inner kernel calls {called.plain.__qualname__}, which is "
-                    "not inner; make both of one kind"
-                )
 
     def _described(self, found: "list[Kernel]") -> str:
         """This kernel as text. Kernels that it calls are appended to `found` and written as their index."""
@@ -248,9 +243,8 @@ def _of_the_package(module: str) -> bool:
 
 
 class _Entries:
-    """What numba calls the cache of a dispatcher: the compiled code of one kernel, a file for each signature.
-    A file holds the digest of the rest, the key, and the pickled code; if one of these is not as expected,
-    the kernel is compiled again. If no file can be written, the code stays in memory."""
+    """The cache that numba has for a dispatcher: the code of one kernel, a file for each signature with a
+    digest, the key and the pickled code. Without a file that is as expected it is compiled again."""
 
     def __init__(self, kernel: str):
         self.kernel = kernel

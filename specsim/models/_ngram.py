@@ -89,7 +89,12 @@ class NGramModel(Processable):
         self.contexts = check_contexts(contexts, self.order, VOCAB)
         self.provenance: Provenance = dict(provenance or {})
 
-        levels = _continuation_levels(_pack(self.ngrams), self.counts, self.n)
+        # (k-grams, c) for k = 1..n: counts of occurrences at n, of distinct preceding bytes below it
+        keys = _pack(self.ngrams)
+        levels: list[tuple[Keys, NDArray[Any]]] = [(keys, self.counts)]
+        for k in range(self.n - 1, 0, -1):
+            keys, c = np.unique(keys & np.uint64((1 << 8 * k) - 1), return_counts=True)
+            levels.insert(0, (keys, c))
         #: D_k at index k, the n-gram level; index 0 is not used.
         self.discounts = np.array([0.0] + [_discount(count) for _, count in levels])
         self._dense = _dense_rows(levels[:2], self.discounts)
@@ -121,7 +126,13 @@ class NGramModel(Processable):
     def row(self, context: Sequence[int]) -> Floats:
         """The row after one `context` (n − 1 bytes or more; `bytes` will do), float64 [256]; no numba."""
         recent = last_tokens(context, self.order, VOCAB)
-        seen = self._seen_contexts(recent)
+        seen: list[tuple[int, list[int]]] = []  # the record of each ending that training saw, by its length
+        for length in range(2, len(recent) + 1):
+            key = int.from_bytes(b"\1" + bytes(recent[-length:]))
+            index = int(np.searchsorted(self._records[:, 0], key))
+            if index == len(self._records) or self._records[index, 0] != key:
+                break
+            seen.append((length, self._records[index].tolist()))
         scale, weights = 1.0, []
         for length, (_, _, kinds, total) in reversed(seen):
             weights.append(scale / total)
@@ -133,21 +144,9 @@ class NGramModel(Processable):
             row[self._successors[span]] += weight * (counts - self.discounts[length + 1])
         return row
 
-    def _seen_contexts(self, recent: list[int]) -> list[tuple[int, list[int]]]:
-        """(length, record) of the endings of `recent` that training saw, from 2 bytes up."""
-        found = []
-        for length in range(2, len(recent) + 1):
-            key = int.from_bytes(b"\1" + bytes(recent[-length:]))
-            index = int(np.searchsorted(self._records[:, 0], key))
-            if index == len(self._records) or self._records[index, 0] != key:
-                break
-            found.append((length, self._records[index].tolist()))
-        return found
-
     @cached_property
     def _hashed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A hash table [2^k, 4] of the records, at most half full, with key 0 where empty; and of each
-        successor count · 256 + byte. So one read from memory finds a context, and one its successors."""
+        """A hash table [2^k, 4] of the records, key 0 where empty; of each successor count · 256 + byte."""
         table = np.zeros((1 << (2 * len(self._records)).bit_length(), 4), dtype=np.int64)
         _fill_table(self._records, table)
         return table, self._successor_counts.astype(np.int64) << 8 | self._successors
@@ -238,15 +237,6 @@ def _check_counts(ngrams: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[n
     return ngrams, counts.astype(np.int32)
 
 
-def _continuation_levels(keys: Keys, counts: NDArray[np.int32], n: int) -> list[tuple[Keys, NDArray[Any]]]:
-    """(k-grams, c) for k = 1..n: counts of occurrences at n, of distinct preceding bytes below it."""
-    levels: list[tuple[Keys, NDArray[Any]]] = [(keys, counts)]
-    for k in range(n - 1, 0, -1):
-        keys, c = np.unique(keys & np.uint64((1 << 8 * k) - 1), return_counts=True)
-        levels.append((keys, c))
-    return levels[::-1]
-
-
 def _discount(counts: NDArray[Any]) -> float:
     """D = n1 / (n1 + 2 n2), in (0, 1]."""
     n1, n2 = int((counts == 1).sum()), int((counts == 2).sum())
@@ -269,9 +259,8 @@ def _dense_rows(levels: list[tuple[Keys, NDArray[Any]]], discounts: Floats) -> F
 def _sparse_levels(
     levels: list[tuple[Keys, NDArray[Any]]],
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int32]]:
-    """All contexts of 2 bytes and more as one sparse matrix, contexts × successors: `records` (int64
-    [contexts, 4]: key, where successors start, how many, the sum of their counts; by key), and of all
-    contexts one after the other `successors` and their counts."""
+    """All contexts of 2 bytes and more: `records` int64 [contexts, 4] of key, where successors start, how
+    many, and the sum of their counts, by key; then all `successors` and their counts."""
     records = [np.empty((0, 4), dtype=np.int64)]
     offset = 0
     for length, (keys, counts) in enumerate(levels, start=2):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._files import probe_file
@@ -165,7 +164,17 @@ def _matching_files(folder: Path, pattern: str, exclude: Sequence[str]) -> list[
 def _build(corpus: Corpus, out: Path, n_target: int, n_draft: int) -> ModelPair:
     training, held_out = corpus.training, corpus.held_out
     longest = max(n_target, n_draft) - 1
-    contexts = _draw_contexts(held_out, longest)
+    symbols = np.frombuffer(b"".join(held_out), dtype=np.uint8)
+    sizes = np.array([len(text) for text in held_out])
+    position_in_text = np.arange(len(symbols)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    positions = np.flatnonzero(position_in_text >= longest)
+    if positions.size == 0:
+        raise ValueError(
+            f"folder: the {len(held_out)} held-out files have no byte after {longest} others; give more text"
+        )
+    rng = np.random.default_rng(CONTEXT_SEED)
+    drawn = rng.choice(positions, size=min(N_CONTEXTS, positions.size), replace=False)
+    contexts = symbols[drawn[:, None] - np.arange(longest, 0, -1)]
     target = NGramModel.train(training, n_target, contexts[:, longest - n_target + 1 :])
     draft = NGramModel.train(training, n_draft, contexts[:, longest - n_draft + 1 :])
     provenance: Provenance = {
@@ -176,18 +185,3 @@ def _build(corpus: Corpus, out: Path, n_target: int, n_draft: int) -> ModelPair:
     target.provenance = draft.provenance = provenance
     write_arrays(out, target.to_arrays("target_") | draft.to_arrays("draft_"))
     return target, draft
-
-
-def _draw_contexts(texts: list[bytes], length: int) -> NDArray[np.uint8]:
-    """The `length` bytes in front of positions drawn uniformly, without repetition, from `texts`."""
-    symbols = np.frombuffer(b"".join(texts), dtype=np.uint8)
-    sizes = np.array([len(text) for text in texts])
-    position_in_text = np.arange(len(symbols)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    positions = np.flatnonzero(position_in_text >= length)
-    if positions.size == 0:
-        raise ValueError(
-            f"folder: the {len(texts)} held-out files have no byte after {length} others; give more text"
-        )
-    rng = np.random.default_rng(CONTEXT_SEED)
-    drawn = rng.choice(positions, size=min(N_CONTEXTS, positions.size), replace=False)
-    return symbols[drawn[:, None] - np.arange(length, 0, -1)]

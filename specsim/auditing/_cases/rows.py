@@ -193,7 +193,12 @@ class PairRows:
     def rows(self, key: Key, first: int, steps: int) -> CaseRows:
         case, gamma, size = self.case, self.tree.size, self.vocab_size
         tokens, _ = self.inverse.chains((*key, int(Purpose.DRAFT), first), steps, gamma, _UNKNOWN)
-        p, q, parents, places = self._of_all(steps)
+        if not self.made or len(self.made[0][0]) < steps:  # of any steps without rotation
+            p = np.tile(self.bank[0][0], (steps, gamma + 1, 1))
+            q = np.tile(self.bank[1][0], (steps, gamma, 1))
+            places = np.zeros((steps, gamma + 1), dtype=np.int32)
+            self.made[:] = [(p, q, tile_parents(self.tree, steps), places)]
+        p, q, parents, places = (one if len(one) == steps else one[:steps] for one in self.made[0])
         lengths = shifts = None
         if self._shifted:
             where = uniforms(key, int(Purpose.CONTEXT), first, steps, gamma + 2)
@@ -203,16 +208,6 @@ class PairRows:
             tokens[tokens >= size] -= size
             p, q = self.bank[0].take(shifts, axis=0), self.bank[1].take(shifts[:, :gamma], axis=0)
         return CaseRows(tokens, p, q, parents, shifts, lengths, places=places)
-
-    def _of_all(self, steps: int) -> tuple[NDArray[Any], ...]:
-        """The p, q, parents and places of any `steps` steps without rotation."""
-        if not self.made or len(self.made[0][0]) < steps:
-            gamma = self.tree.size
-            p = np.tile(self.bank[0][0], (steps, gamma + 1, 1))
-            q = np.tile(self.bank[1][0], (steps, gamma, 1))
-            places = np.zeros((steps, gamma + 1), dtype=np.int32)
-            self.made[:] = [(p, q, tile_parents(self.tree, steps), places)]
-        return tuple(whole if len(whole) == steps else whole[:steps] for whole in self.made[0])
 
 
 # The case of a user's own pair.

@@ -14,7 +14,6 @@ from socket import socket
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
@@ -70,8 +69,7 @@ class RowsAsked:
 
 @dataclass(frozen=True)
 class SequencesAsked:
-    """Decode the request of `case` `rows` times, with the seeds [*key, first], [*key, first + 1], …; an
-    answer has the new tokens of each sequence, padded with -1."""
+    """Decode the request of `case` `rows` times, with seeds [*key, first + i]; answers are padded with -1."""
 
     case: DecoderCase
     key: Key
@@ -158,7 +156,11 @@ def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked | None, Ar
         return nonce, SequencesAsked(**sequences | {"case": case, "key": tuple(sequences["key"])}), {}
     arrays: Arrays = {}
     for name, form, new in header["arrays"]:
-        arrays[name] = _receive_array(end, *form) if new else kept[name] if form else None
+        arrays[name] = kept[name] if form and not new else None
+        if new:
+            array = np.empty(form[1], dtype=dtype_of(form[0]))
+            _receive(end, array.reshape(-1).view(np.uint8).data)
+            arrays[name] = array
     fields = header["rows"]
     asked = RowsAsked(arrays, **fields | {"rng": tuple(fields["rng"])})
     return nonce, asked, _kept(kept, asked) | arrays
@@ -180,9 +182,3 @@ def _receive(end: socket, view: memoryview) -> None:
 def _send_header(end: socket, header: dict[str, Any]) -> None:
     text = json.dumps(header).encode()
     end.sendall(SIZE.pack(len(text)) + text)
-
-
-def _receive_array(end: socket, dtype: str, shape: list[int]) -> NDArray[Any]:
-    array = np.empty(shape, dtype=dtype_of(dtype))
-    _receive(end, array.reshape(-1).view(np.uint8).data)
-    return array

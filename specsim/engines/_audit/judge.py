@@ -122,11 +122,11 @@ def judge(
 
 
 class _Texts:
-    """The texts of a run, and what is computed of them; the tests are of the `fresh` ones, without the
-    requests repeated at the end, which are in `every` alone."""
+    """The texts of a run; tests are of the `fresh` ones, without the requests repeated at the end."""
 
     def __init__(self, run: Run, orders: Sequence[str], tolerance: float, budget: float):
         self.run, self.tolerance = run, tolerance
+        self.tolerance_of_logs = max(tolerance, LEAST_TOLERANCE)
         self.law, self.sampling = run.planted.target, run.requests[0].sampling
         self.asked = asked = {request.number: request for request in run.requests}
         new = asked if len(asked) <= REPEATED else {n: asked[n] for n in sorted(asked)[:-REPEATED]}
@@ -163,9 +163,6 @@ class _Texts:
     def given(self, contexts: Ints) -> Given:
         return Given(self.run.planted, self.sampling, self.order, contexts, self.padded)
 
-    def rows(self, contexts: Ints) -> Floats:
-        return self.given(contexts).p
-
     def tests(self) -> list[results.TestResult]:
         law, masses = self.law, self.masses
         same, next_to = _partners(self.asked, self.fresh)
@@ -175,7 +172,7 @@ class _Texts:
         each = None
         if not self.sampling.reads_texts:  # else a context comes once
             contexts = int(np.prod(law.sizes, dtype=float))
-            each = context_test(self.places, self.rows, contexts, level, self.tolerance)
+            each = context_test(self.places, lambda read: self.given(read).p, contexts, level, self.tolerance)
         logs = np.zeros(len(self.fresh))
         with np.errstate(divide="ignore"):
             np.add.at(logs, self.places.text, np.log(masses.mass))
@@ -212,13 +209,8 @@ class _Texts:
         found = self._compared(ROWS["processed"])
         return _wrong(found) if found else 0
 
-    @property
-    def tolerance_of_logs(self) -> float:
-        return max(self.tolerance, LEAST_TOLERANCE)
-
     def contract(self) -> Iterator[Finding]:
-        """What violates the protocol: failures at fault, texts of another length or with another end than
-        they say, ids that do not exist."""
+        """What violates the protocol: failures at fault, wrong lengths and ends, ids that do not exist."""
         yield from results.faults(self.run.failures)
         if outside := self.places.outside:
             yield Finding("contract", f"{outside:,} emitted tokens are not in the vocabulary")

@@ -87,7 +87,13 @@ def known_mistakes(
         yield known if gamma else replace(known, seldom=())  # without drafts there is no bonus
     if not sampling.reads_texts:  # every place has rows of its own, so that means of them take long
         yield from _unknown_tokens(law)
-    yield from _missed(sampling, places)
+    if sampling.penalised or sampling.has_phrases:
+        # which miss the last tokens of a text, as those drafted in the same step
+        every = [places.contexts.copy() for _ in TRIED["missed"]]
+        for contexts, lag in zip(every, TRIED["missed"], strict=True):
+            contexts[:, -1] -= np.minimum(lag, places.place)
+        name = f"{'penalties' if sampling.penalised else 'bad_words'}_miss_drafts"
+        yield Known((name,), attrgetter("p"), contexts=np.hstack(every))
     yield from _misread(answered, places)
 
 
@@ -206,16 +212,6 @@ def _averaged(wrong: Sequence[int], g: Given) -> Floats:
         read[:, list(wrong)] = np.tile(words, (len(distinct), 1))
         found += replace(g, contexts=read).p.reshape(len(distinct), len(words), -1).sum(axis=1)
     return found[which] / len(some)
-
-
-def _missed(sampling: Sampling, places: Places) -> Iterator[Known]:
-    """Penalties or bad words that miss the last tokens of a text, as those drafted in the same step."""
-    if sampling.penalised or sampling.has_phrases:
-        every = [places.contexts.copy() for _ in TRIED["missed"]]
-        for contexts, lag in zip(every, TRIED["missed"], strict=True):
-            contexts[:, -1] -= np.minimum(lag, places.place)
-        name = f"{'penalties' if sampling.penalised else 'bad_words'}_miss_drafts"
-        yield Known((name,), attrgetter("p"), contexts=np.hstack(every))
 
 
 def _misread(answered: Answered, places: Places) -> Iterator[Known]:

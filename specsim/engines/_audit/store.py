@@ -49,7 +49,10 @@ class TextStore:
                 )
             for answer in _read(path):
                 self._keep(answer)
-            _end_last_line(path)
+            with path.open("rb+") as file:  # a last line that a crash left unfinished is cut off
+                data = file.read()
+                if data and not data.endswith(b"\n"):
+                    file.truncate(data.rfind(b"\n") + 1)
         else:
             _append(path, {"format": FORMAT} | header, "w")
 
@@ -154,14 +157,6 @@ def _is_cut_header(path: Path) -> bool:
         line = file.readline()
     begun = json.dumps({"format": FORMAT})[:-1].encode()
     return not line.endswith(b"\n") and (line.startswith(begun) or begun.startswith(line))
-
-
-def _end_last_line(path: Path) -> None:
-    """Cut a last line that a crash left unfinished, so that the next one begins on a line of its own."""
-    with path.open("rb+") as file:
-        data = file.read()
-        if data and not data.endswith(b"\n"):
-            file.truncate(data.rfind(b"\n") + 1)
 
 
 # Ask an engine for the texts that are missing, and keep what comes back.

@@ -106,17 +106,11 @@ def tables(
         both = np.flatnonzero(places.text[lag:] == places.text[:-lag]) if len(places) > lag else NONE
         yield Cells.pairs(f"tokens {lag} apart", u[both], u[both + lag])
     for name, pairs in partners:
-        one, other = _same_places(places, pairs)
-        yield Cells.pairs(name, u[one], u[other])
-
-
-def _same_places(places: Places, pairs: Ints) -> tuple[Ints, Ints]:
-    """Indices of the tokens at the same place in both texts of each pair."""
-    starts = np.searchsorted(places.text, np.arange(pairs.max(initial=-1) + 2))
-    shared = np.diff(starts)[pairs].min(axis=1)
-    at = np.arange(shared.sum()) - np.repeat(np.cumsum(shared) - shared, shared)
-    one, other = (np.repeat(starts[texts], shared) + at for texts in pairs.T)
-    return one, other
+        # the tokens at the same place in both texts of each pair
+        starts = np.searchsorted(places.text, np.arange(pairs.max(initial=-1) + 2))
+        shared = np.diff(starts)[pairs].min(axis=1)
+        at = np.arange(shared.sum()) - np.repeat(np.cumsum(shared) - shared, shared)
+        yield Cells.pairs(name, *(u[np.repeat(starts[texts], shared) + at] for texts in pairs.T))
 
 
 def context_test(

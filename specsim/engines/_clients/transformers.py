@@ -181,21 +181,18 @@ class UniversalEngine(TransformersEngine):
 
     def _how_to_draft(self, transformers: Any) -> dict[str, Any]:
         drafting = super()._how_to_draft(transformers)
-        self._renumber(drafting["assistant_model"])
-        return drafting | {
-            "tokenizer": self._tokenizer,
-            "assistant_tokenizer": self._renumbered_tokenizer(transformers),
-        }
-
-    def _renumber(self, draft: Any) -> None:
-        """Turn the order of the tokens around; the new one, number 0, behaves as end-of-text."""
-        with self._torch.no_grad():
+        draft = drafting["assistant_model"]
+        with self._torch.no_grad():  # turns the tokens around; the new one, number 0, behaves as end-of-text
             ends = draft.get_input_embeddings, draft.get_output_embeddings
             before = [end().weight.clone() for end in ends]
             draft.resize_token_embeddings(len(before[0]) + 1, mean_resizing=False)
             for end, rows in zip(ends, before, strict=True):
                 eos = rows[self._planted.eos : self._planted.eos + 1]
                 end().weight.copy_(self._torch.cat([rows, eos]).flip(0))
+        return drafting | {
+            "tokenizer": self._tokenizer,
+            "assistant_tokenizer": self._renumbered_tokenizer(transformers),
+        }
 
     def _renumbered_tokenizer(self, transformers: Any) -> Any:
         folder = self._planted.checkpoint("draft", "hf")

@@ -38,8 +38,7 @@ BANNED = -100.0
 
 @dataclass(frozen=True)
 class Seen:
-    """The texts [T, W] before some rows: row i follows the first `length[i]` tokens of `tokens[text[i]]`, the
-    first `prompt` [T] of them its prompt."""
+    """Texts before rows: row i follows `tokens[text[i], : length[i]]`; the first `prompt` are its prompt."""
 
     tokens: Ints
     prompt: Ints
@@ -117,7 +116,9 @@ def _cut(rows: Floats, steps: Sequence[str], sampling: Sampling) -> Floats:
         if name in TRUNCATIONS and name in sampling.acting:
             rows = normalise(rows * TRUNCATIONS[name](rows, getattr(sampling, name)))
         elif name == "xtc" and (share := sampling.xtc_probability):
-            kept = _without_top_choices(rows, sampling.xtc_threshold)
+            # without the choices of at least the threshold, but for the least probable one of these
+            top = rows >= sampling.xtc_threshold
+            kept = ~top | (rows <= np.where(top, rows, np.inf).min(axis=1, keepdims=True))
             whole, cut = (_cut(some, steps[i + 1 :], sampling) for some in (rows, normalise(rows * kept)))
             return (1.0 - share) * whole + share * cut
         elif name == "joint" or name in SAMPLING:
@@ -146,12 +147,6 @@ TRUNCATIONS: dict[str, Callable[[Floats, float], NDArray[np.bool_]]] = {
     "typical_p": _typical,
     "top_n_sigma": _near_the_top,
 }
-
-
-def _without_top_choices(rows: Floats, threshold: float) -> NDArray[np.bool_]:
-    """All tokens but those of at least `threshold` before the least probable one of these."""
-    top = rows >= threshold
-    return ~top | (rows <= np.where(top, rows, np.inf).min(axis=1, keepdims=True))
 
 
 def _changed(scores: Floats, sampling: Sampling, step: str, seen: Seen | None) -> Floats:

@@ -5,6 +5,7 @@ random numbers of a request where such a verifier would draw its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,13 +53,11 @@ def _on_recovered(change: Change) -> Callable[[Step], None]:
 CHECKED, BONUS, ALL = slice(0, -1), slice(-1, None), slice(None)
 
 
-def _with(**values: Any) -> Change:
-    return lambda sampling: replace(sampling, **values)
-
-
-UNTEMPERED = _with(temperature=1.0)
+UNTEMPERED: Change = partial(replace, temperature=1.0)
 #: The processing without one of its other parts.
-WITHOUT = {part: _with(**values) for part, values in PARTS.items() if part != "temperature"}
+WITHOUT: dict[str, Change] = {
+    part: partial(replace, **values) for part, values in PARTS.items() if part != "temperature"
+}
 
 
 def _processed(**how: Any) -> Callable[[Step], None]:

@@ -142,21 +142,22 @@ def contradictions(text: Text, tolerance: float, greedy: bool) -> Iterator[tuple
     bare = [place.logprob == 0.0 for place in places if place.top is None]
     if 0 < len(bare) < len(places) and any(bare):
         found["0.0, and no list, where other places have one"] += sum(bare)
-    elif len(places) >= CERTAIN and not (greedy or found) and all(map(_is_zero, places)):
+    elif (
+        len(places) >= CERTAIN
+        and not (greedy or found)
+        and all({*_logged(place)} == {0.0} for place in places)
+    ):
         found["0.0 at every place of a text"] += len(places)
     yield from found.items()
 
 
-def _is_zero(place: Place) -> bool:
-    """Whether all log-probabilities of a place are 0: its own, and those of its list."""
-    listed = [logprob for _, logprob in place.top or []]
-    own = 0.0 if listed and place.logprob is None else place.logprob
-    return all(logprob == 0.0 for logprob in (*listed, own))
+def _logged(place: Place) -> list[float]:
+    """All log-probabilities of a place: those of its list, then its own."""
+    return [*(x for _, x in place.top or []), *([] if place.logprob is None else [place.logprob])]
 
 
 def _contradiction(place: Place, tolerance: float) -> str:
-    values = [logprob for _, logprob in place.top or []]
-    values += [] if place.logprob is None else [place.logprob]
+    values = _logged(place)
     if any(map(math.isnan, values)):
         return "not a number"
     if any(value > tolerance for value in values):
