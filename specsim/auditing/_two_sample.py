@@ -203,8 +203,7 @@ def _run(name: str, subject: subjects.Subject, job: Callable[..., Any], steps: s
 
 
 def _tests(plan: Plan) -> list[Test]:
-    """The tests of a case, that of the lengths at the end; of the tables those of few cells, since of tens of
-    thousands two samples cannot estimate a law."""
+    """The tests of a case, the lengths last; not of single ids: two samples cannot estimate their law."""
     compared = [table for table in plan.tables if table.kind != "ids"]
     return [
         *((table.counts, partial(_words_for, table)) for table in compared),

@@ -238,8 +238,7 @@ def log_single_cell_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
 
 
 def _log_ratios(counts: Ints, pmf: Floats, starts: Ints) -> Floats:
-    """log of the likelihood ratio [n, T, 13] of the Dirichlet mixture to `pmf`, for each table and each of
-    `DEVIATIONS`. That of a table of one cell is 0."""
+    """Log likelihood ratios [n, T, 13] of the Dirichlet mixtures to `pmf`, by table and `DEVIATIONS`."""
     gamma = scipy.special.gammaln
     sizes = np.diff(np.append(starts, len(pmf)))
 

@@ -41,8 +41,7 @@ def table_of(model: Model) -> Floats | None:
 
 @kernel
 def move_ahead(rows, table, ahead):  # type: ignore[no-untyped-def]
-    """Turn rows [B, V] into those of the token `ahead` places further on, by the `table_of` the model: each
-    row r into r·table^ahead, normalised, with additions in one order on every machine."""
+    """Turn rows r [B, V] into r·table^ahead, normalised, with additions in one order on every machine."""
     product = np.empty(rows.shape[1])
     for b in range(rows.shape[0]):
         for _ in range(ahead):
@@ -62,8 +61,7 @@ def move_ahead(rows, table, ahead):  # type: ignore[no-untyped-def]
 
 @checked
 def row_ahead(model: Model, context: Sequence[int], ahead: int) -> Sequence[Any] | Floats:
-    """`rows_ahead` after one context, for a model of any order, by enumeration of all V^ahead continuations;
-    in Fractions if `ahead` > 0, else the row of `model`."""
+    """`rows_ahead` after one context, by enumeration, of any order; in Fractions if `ahead` > 0."""
     if check_count("ahead", ahead, 0, MOST_AHEAD) == 0:
         return model.row(context)
     total = [Fraction(0)] * model.vocab_size

@@ -23,8 +23,7 @@ from specsim.rules._tree.k_seq import rho_star, sequential, sequential_pick
 
 
 def wrong(name: str, rule: Rule, law: Any, rows: Kernel, pair: FixedPair | None = None, **parts: Any) -> Rule:
-    """`rule` with another law and row kernel, which serves fixed pairs too without a `pair` of its own, and
-    other parts if any; it claims nothing."""
+    """`rule` with another law and row kernel, for fixed pairs too without a `pair`; it claims nothing."""
     claims: dict[str, Any] = {"survival": None, "positions": None, "declared": None, "declares": ""}
     own = words(name) | {"law": law, "rows": rows, "values": {}}
     pair = pair or fixed_pair_from_rows(rows)

@@ -31,9 +31,7 @@ class Series(NamedTuple):
 
 
 def read_series(line: str, names: Collection[str]) -> Series | None:
-    """The series in a line; None where its name, after the engine's, is not in `names`.
-
-    Raises ValueError for a line with such a name that Prometheus does not read."""
+    """The series in a line; None for a name not in `names`, ValueError where Prometheus reads none."""
     found = NAME.match(line)
     engine, _, name = found[1].rpartition(":") if found else ("", "", "")
     if name not in names:

@@ -136,8 +136,7 @@ class _Numbers:
 
 @kernel
 def _add_codes(codes, count, kept, slots, found):  # type: ignore[no-untyped-def]
-    """Fill found[B] with the indices of codes[B] in `kept`, adding new ones from `count` on; `slots` is a
-    hash table of the indices, 0 where empty."""
+    """Fill found[B] with the indices of codes[B] in `kept`, adding new ones; `slots` is a hash table."""
     for i in range(codes.size):
         slot = slot_of(codes[i], slots.size)
         while slots[slot] > 0 and kept[slots[slot]] != codes[i]:

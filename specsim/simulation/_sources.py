@@ -33,8 +33,7 @@ NO_DRAFT = "draft: missing; give one, since only a trace includes it"
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive steps from `first`: tokens int32 [depth+1, B], padded with -1, accepted int64 [B], and the
-    verified `rows`, if the source has rows."""
+    """Steps from `first`: tokens int32 [depth+1, B], padded with -1, accepted int64 [B], `rows` if any."""
 
     first: int
     tokens: TokenArray

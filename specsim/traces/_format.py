@@ -178,8 +178,7 @@ class Entries(NamedTuple):
 
 
 def write_manifest(folder: Path, layout: Layout, content: dict[str, Any]) -> None:
-    """Replace the manifest in `folder` by one of format, version, layout and `content`; `flags` and `bonus`
-    are entries only if false, as in early traces."""
+    """Replace the manifest in `folder`; `flags` and `bonus` are entries only if false, as in early traces."""
     shown = {"vocab_size": layout.vocab_size, "gamma": layout.gamma, "dtype": layout.dtype}
     rows = {"values": DENSE} if layout.top is None else {"values": TRUNCATED, "top": layout.top}
     lacking = {name: False for name in ("flags", "bonus") if not getattr(layout, name)}

@@ -69,9 +69,7 @@ class Shard:
         return self._mapped[1]
 
     def scan(self) -> Iterator[tuple[AnyColumns, Floats]]:
-        """Chunks of whole steps in order, each with bounds [2, R] on β = Σ min(p, q), equal for dense rows.
-
-        Raises ValueError at the first damaged row."""
+        """Chunks of whole steps in order, each with bounds [2, R] on β. ValueError at a damaged row."""
         header, columns = self._mapped
         stride = self.layout.rows_per_step
         steps = max(1, min(CHUNK_BYTES // self.layout.row_bytes, CHUNK_ROWS) // stride)

@@ -407,8 +407,7 @@ def _tally_shard(shard: Shard, of_chunk: OfChunk | None) -> tuple[_Tally, list[A
 
 
 def bound_reach(chances: Floats, beta: Floats) -> Floats:
-    """[2, S, γ] bounds on P(the standard rule accepts at least 1, 2, … γ tokens), from bounds on the
-    acceptance of the drafted tokens [2, S, γ] and on β [2, S, γ+1], the factor of the last token."""
+    """[2, S, γ] bounds on P(the standard rule accepts ≥ 1, 2, … γ tokens), from those of drafts and β."""
     before = np.cumprod(np.pad(chances, [(0, 0), (0, 0), (1, 0)], constant_values=1.0), axis=2)
     return np.asarray(before[..., :-1] * beta[..., :-1])
 

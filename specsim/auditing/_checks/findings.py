@@ -225,8 +225,7 @@ def dependent(results: Sequence[TableResult]) -> list[TableResult]:
 
 
 def calls_differ(counts: Counts) -> float | None:
-    """How many times the variance between calls is that of independent steps, None if it is not larger. Where
-    the steps of a call share random numbers, fewer calls show this than pairs of steps do."""
+    """How many times the variance between calls is that of independent steps; None if it is no larger."""
     ratio, df = _variance_between_calls(counts)
     return ratio if df and scipy.stats.chi2.sf(ratio * df, df) < DEPENDENT else None
 
@@ -365,8 +364,7 @@ def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
 
 
 def most_of_certain_drafts(case: Case) -> float:
-    """The most tokens per step of a lossless rule where nothing of the draft is random: 1 + Σ p(path), since
-    a node's tokens are emitted with at most their probability under the target."""
+    """1 + Σ p(path), the most tokens per step of a lossless rule where nothing of the draft is random."""
     context, tree = tuple(case.contexts[0].tolist()), case.tree
     (tokens, _), *_ = tree.drafts(
         lambda seen, ahead: [float(weight) for weight in row_ahead(case.draft, context + seen, ahead)]

@@ -197,8 +197,7 @@ class CaseResult:
 
 
 def first_token_of(tables: Iterable[Any]) -> Any:
-    """The table, planned or tested, of the first position: its full law if there is one, else its bins. A
-    case of changing shape has one of all its tokens instead."""
+    """The table, planned or tested, of the first position: its full law, that of all tokens, or its bins."""
     here = {table.kind: table for table in reversed(list(tables)) if table.position == 0}
     return next((here[kind] for kind in ("prefix", "all", "PIT") if kind in here), None)
 

@@ -34,9 +34,7 @@ AddStep = Callable[[int, Sequence[int], int, Floats, Floats], None]
 def new_log(
     path: str | Path, *, top: int | None, root: int, facts: Mapping[str, Any], **layout: Any
 ) -> Iterator[AddStep]:
-    """Begin a trace whose provenance has `facts` and `root`; yields a function that adds a step.
-
-    With `top` = k rows are truncated as by `record`. Raises as `specsim.traces.writer`."""
+    """Begin a trace with `facts` and `root`, and `top` as in `record`; yields what adds a step."""
     provenance = {**facts, **vars(Provenance.record(root, 1, 0.0))}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
     if top is not None:

@@ -256,8 +256,7 @@ def overlaps(target: Law, draft: Law, contexts: Ints) -> Floats:
 
 
 def _stationary_mean(target: Law, draft: Law) -> float:
-    """The mean over the stationary distribution of the contexts after each opener, all openers alike. It is
-    that of a lazy chain, which converges although the target may be periodic."""
+    """The mean over the stationary law after each opener, of a lazy chain, which always converges."""
     order, openers = target.order, np.array(target.openers, dtype=np.int64)
     sizes = (target.words,) * order + (len(openers),) * bool(len(openers))
     contexts = np.indices(sizes).reshape(len(sizes), int(np.prod(sizes))).T

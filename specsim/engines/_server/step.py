@@ -197,8 +197,7 @@ class Step:
         return rows[self.every, self.accepted]
 
     def residual(self, p: Floats) -> Floats:
-        """(p - q)₊ at the rejected place of each text, normalised, from other target rows `p` [B, γ+1, V]; p
-        itself where that has no mass, or where nothing was rejected."""
+        """(p - q)₊ at each text's rejected place, normalised, from rows p [B, γ+1, V]; p without mass."""
         row = self.last(p)
         if not self.gamma:
             return row

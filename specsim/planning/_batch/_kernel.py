@@ -30,9 +30,7 @@ TOTALS = (
 
 @kernel
 def pass_seconds(cost, sequences, tokens, context):
-    """The time of a pass over `tokens` of `sequences` with `context` cached tokens in all.
-
-    `cost` has the coefficients of `PassTime`."""
+    """The time of a pass over `tokens` of `sequences` with `context` cached tokens; `cost` as `PassTime`."""
     fixed = cost[0] + cost[1] * sequences + cost[2] * tokens
     experts = -cost[4] * math.expm1(tokens * cost[5]) if cost[4] > 0.0 else 0.0
     return fixed + max(cost[3] + experts + cost[6] * context, cost[7] * tokens)
@@ -97,9 +95,7 @@ def classified_length(v, accepted, most, missed, false_alarm):
 
 @kernel
 def share_budget(left, most, known, order, running, joins, gammas):
-    """Give `left` drafted tokens one by one to the request whose next one is accepted most probably.
-
-    Of equal ones the oldest comes first."""
+    """Give `left` tokens one by one to the request whose next one is likeliest accepted, or the oldest."""
     heap = [
         (-known[slot, 0] / known[slot, 1], j) for j, slot in enumerate(order[:running]) if not joins[slot]
     ]

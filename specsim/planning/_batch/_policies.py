@@ -88,9 +88,7 @@ KINDS: dict[str, type[AnyPolicy]] = {kind.__name__.lower(): kind for kind in SER
 
 
 def for_kernel(policy: AnyPolicy) -> tuple[int, Floats]:
-    """The code of a policy, and what the compiled loop reads of it.
-
-    Raises TypeError for a policy of logs alone, ValueError for a parameter that a server does not use."""
+    """The code of a policy, and what the compiled loop reads of it. Raises TypeError or ValueError."""
     if type(policy) not in SERVED:
         names = ", ".join(kind.__name__ for kind in SERVED)
         raise TypeError(f"policy: a server cannot follow {policy!r}; give one of {names}")
@@ -109,9 +107,7 @@ def spec_of(policy: AnyPolicy) -> str:
 
 
 def policy_named(text: str) -> AnyPolicy:
-    """The policy of a text such as "none", "constant:gamma=4" or "budget:tokens=256,max_gamma=8".
-
-    Raises ValueError for an unknown policy or parameter."""
+    """The policy of a text such as "none" or "budget:tokens=256". Raises ValueError for other texts."""
     name, given = split_name(text, KINDS)
     check_known("policy", name, ("none", *KINDS))
     kind = KINDS.get(name, Constant)

@@ -119,9 +119,7 @@ class ConfidenceThreshold(Policy):
 
 
 def roc_threshold(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
-    """The largest score s with the least FPR + 3·FNR, if scores ≥ s are predicted to be accepted.
-
-    As `argmin(fpr + 3 * fnr)` over `sklearn.metrics.roc_curve` in Hugging Face's refit."""
+    """The largest score s with the least FPR + 3·FNR, as Hugging Face's refit by scikit-learn has it."""
     values, labels = np.asarray(scores), np.asarray(outcomes, dtype=np.int64)
     order = np.argsort(-values, kind="stable")
     values, labels = values[order], labels[order]

@@ -39,9 +39,7 @@ class Step(NamedTuple):
 
 
 def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[Step]:
-    """Yield the steps of a policy along a log, `cost` being what it knows of their time.
-
-    The last steps draft less, so as not to pass the end of the text."""
+    """Yield the steps of a policy along a log; the last ones draft less, not to pass the end of the text."""
     policy.reset(cost)
     if isinstance(policy, Oracle):
         policy.foresee(log, cost)

@@ -37,8 +37,7 @@ from specsim.rules._common.tokenwise import normalise
 
 
 def node_law(p: Row, q: Row, children: Sequence[int], threshold_single: Any, threshold_acc: Any) -> StepLaw:
-    """The probability of accepting each child, and p without them. The children cut [0, 1) into intervals of
-    the coin; one that passes for certain takes all that is left."""
+    """The probability of accepting each child, an interval of one coin in [0, 1), and p without them."""
     summed, taken, accept = 0 * p[0], 0 * p[0], []
     for x in children:
         summed += p[x]
