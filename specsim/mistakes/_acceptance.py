@@ -1,6 +1,6 @@
 """A wrong test of the drafted tokens, and lossy tests that are not declared to be lossy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -13,15 +13,19 @@ import numpy as np
 from specsim.core._types import Floats, Ints
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
+from specsim.mistakes._laws import Row, Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
 from specsim.mistakes._reference import at, mistake
 from specsim.mistakes._rows import above, argmax, likeliest, ratio, sure_if_close
+from specsim.rules._chain import block
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._controls import BLOCK_FIRST_FAILURE, BLOCK_TOKENWISE_RESIDUAL
 from specsim.rules._lossy.ensemble import RULE as ENSEMBLE
 from specsim.rules._lossy.scaled_lenience import RULE as SCALED_LENIENCE
 from specsim.rules._lossy.typical import RULE as TYPICAL
+
+#: b_0 … b_γ [B, γ+1] of drafted tokens, p and q.
+Scales = Callable[[Ints, Floats, Floats], Floats]
 
 
 def typical(u: Floats, x: Ints, p: Floats, q: Floats, epsilon: float, delta: float) -> Any:
@@ -42,7 +46,7 @@ def scales(x: Ints, p: Floats, q: Floats) -> Floats:
     return b
 
 
-def block_test(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
+def block_test(u: Floats, x: Ints, p: Floats, q: Floats, scales: Scales = scales) -> Any:
     """Test i passes with h_i of block verification, the last with b_γ."""
     b = scales(x, p, q)
     left = np.maximum(b[:, :-1, None] * p - q, 0.0).sum(axis=2)
@@ -51,7 +55,7 @@ def block_test(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
     return u < np.column_stack([h[:, 1:], b[:, -1]])
 
 
-def scaled_rows(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
+def scaled_rows(x: Ints, p: Floats, q: Floats, scales: Scales = scales) -> tuple[Floats, Floats]:
     """b·p where a residual is drawn from, p for the bonus."""
     b = scales(x, p[:, :-1], q)
     return np.concatenate([b[:, :-1, None] * p[:, :-1], p[:, -1:]], axis=1), q
@@ -67,6 +71,11 @@ def products(x: Ints, p: Floats, q: Floats) -> Floats:
     return np.divide(target, draft, out=np.ones_like(target), where=draft > 0.0).cumprod(axis=1)
 
 
+def late_scales(x: Ints, p: Floats, q: Floats) -> Floats:
+    """min(1, Π p/q) [B, γ+1], for b_0 … b_γ."""
+    return np.minimum(np.column_stack([np.ones(len(p)), products(x, p, q)]), 1.0)
+
+
 def capped(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
     """min(1, Π p/q) up to each drafted token."""
     ratios = (p[i][x] / q[i][x] for i, x in enumerate(tokens))
@@ -75,6 +84,17 @@ def capped(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
 
 def credited(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
     return laws.under_one_uniform(capped(tokens, p, q), p)
+
+
+def on_support(p: Floats, q: Floats) -> Floats:
+    """q without the tokens that p lacks, normalised; q where nothing is left."""
+    left = np.where(p > 0.0, q, 0.0)
+    total = left.sum(axis=-1, keepdims=True)
+    return np.divide(left, total, out=q.copy(), where=total > 0.0)
+
+
+def draft_on_support(p: Row, q: Row) -> list[Any]:
+    return laws.positive_part([b if a else 0 * b for a, b in zip(p, q, strict=True)], [0 * b for b in q], q)
 
 
 def double_chance(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -105,12 +125,14 @@ def product_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
 @of_chain
 def product_block_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """The same tests; the recovered token is that of block verification."""
-    stop, follow = product_law(range(len(tokens)), tokens, p, q)
-    b = 1 + 0 * p[0][0]
-    for i, (x, p_row, q_row) in enumerate(zip(tokens, p, q, strict=False)):
-        follow[i] = laws.positive_part([b * weight for weight in p_row], q_row, p_row)
-        b = min(1, b * p_row[x] / q_row[x]) if q_row[x] else 1 + 0 * b
-    return stop, follow
+    stop, _ = product_law(range(len(tokens)), tokens, p, q)
+    return stop, block.next_tokens(block.scales_and_cuts(tokens, p, q)[0], p, q)
+
+
+@of_chain
+def late_scales_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
+    b = [1 + 0 * p[0][0], *capped(tokens, p, q)]
+    return block.law_of_scales(b, block.cuts(b, p, q), p, q)
 
 
 def _stops_at(i: int, times: Sequence[float]) -> float:
@@ -163,6 +185,15 @@ MISTAKES = (
         passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
         recover=lambda p, q, x, lenience: ref.excess(p, lenience * q),
         law=SCALED_LENIENCE.law,
+    ),
+    mistake(
+        "draft_on_support",
+        passes=lambda u, x, p, q: ref.ratio_test(u, x, p, on_support(p, q)),
+        recover=lambda p, q, x: ref.excess(p, on_support(p, q)),
+        law=law(
+            lambda p, q, x: laws.minimum_ratio(p, draft_on_support(p, q), x),
+            lambda p, q, x: laws.residual(p, draft_on_support(p, q)),
+        ),
     ),
     mistake(
         "ensemble",
@@ -227,6 +258,13 @@ MISTAKES = (
     ),
     mistake(
         "block_tokenwise_residual", verify=block_verify, rows=ref.own_rows, law=BLOCK_TOKENWISE_RESIDUAL.law
+    ),
+    mistake(
+        "block_cut_at_end",
+        verify=block_verify,
+        passes=partial(block_test, scales=late_scales),
+        rows=partial(scaled_rows, scales=late_scales),
+        law=late_scales_law,
     ),
     mistake("block_first_failure", verify=block_verify, count=ref.first_failure, law=BLOCK_FIRST_FAILURE.law),
     mistake(

@@ -45,6 +45,20 @@ def or_gives_up(p: Floats, q: Floats, x: Ints, tries: float) -> Floats:
     return np.divide(left * (1.0 - missed), kept, out=np.zeros_like(p), where=kept > 0.0) + missed * p
 
 
+def without_all_drafted(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    """p without all tokens that were drafted, where that leaves any, in place of the residuals."""
+    drafted = (x[:, :, None] == np.arange(p.shape[2])).any(axis=1, keepdims=True)
+    left = np.where(drafted, 0.0, p[:, :-1])
+    left = np.where(left.any(axis=2, keepdims=True), left, p[:, :-1])
+    return np.concatenate([left, p[:, -1:]], axis=1), np.zeros_like(q)
+
+
+def target_if_any_empty(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    """Where a residual of any row of the call has no mass all rows are recovered from p."""
+    empty = ~(p[:, :-1] > q).any(axis=2)
+    return p, np.zeros_like(q) if empty.any() else q
+
+
 def padding_wins(
     draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, threshold: float
 ) -> Ints:
@@ -61,6 +75,7 @@ MISTAKES = (
     mistake("rejection_gives_up", recover=or_gives_up),
     mistake("absolute_residual", recover=lambda p, q, x: np.abs(p - q)),
     mistake("one_hot_residual", recover=mask_drafted),
+    mistake("all_drafted_masked", rows=without_all_drafted),
     mistake(
         "lenience", passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x), law=LENIENCE.law
     ),
@@ -79,5 +94,6 @@ MISTAKES = (
     mistake("residual_floor", recover=or_else(lambda p: p)),
     mistake("last_id_if_degenerate", recover=or_else(lambda p: np.eye(1, p.shape[1], p.shape[1] - 1))),
     mistake("first_id_if_degenerate", recover=or_else(lambda p: np.eye(1, p.shape[1]))),
+    mistake("one_empty_residual", verify=lambda *given: ref.verify(*given, rows=target_if_any_empty)),
     mistake("padding_wins", verify=padding_wins),
 )

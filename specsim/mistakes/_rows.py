@@ -50,6 +50,10 @@ def ratio(p: Floats, q: Floats) -> Floats:
     return np.divide(p, q, out=(p > 0.0).astype(np.float64), where=p < q)
 
 
+def standard_chance(p: Floats, q: Floats, **values: float) -> Floats:
+    return ratio(p, q)
+
+
 def rounded_ratio(p: Floats, q: Floats, dtype: DTypeLike) -> Floats:
     """The ratio of rounded probabilities; where q underflows every token passes."""
     rounded, drafted = (rows.astype(dtype).astype(np.float64) for rows in (p, q))
@@ -315,15 +319,17 @@ class Parts:
     """What a mistake changes of a step: `accepted(p, q, **values)` gives the chances [n, V] of accepting,
     `recovered(p, q, **values)` and `bonus(p, **values)` weights of its last token; `said` what is special."""
 
-    accepted: Callable[..., Floats] = lambda p, q, **values: ratio(p, q)
+    accepted: Callable[..., Floats] = standard_chance
     recovered: Callable[..., Floats] = excess
     bonus: Callable[..., Floats] = as_is
     said: str = ""
 
     def of_first(self, pair: Pair, **values: float) -> tuple[Floats, Floats]:
         """The law of a step's first token, and the chance of accepting each."""
-        chance = self.accepted(pair.p, pair.q, **values)
-        left = normalised(self.recovered(pair.p, pair.q, **values), pair.residual)
+        chance = pair.chance if self.accepted is standard_chance else self.accepted(pair.p, pair.q, **values)
+        left = pair.residual
+        if self.recovered is not excess:
+            left = normalised(self.recovered(pair.p, pair.q, **values), left)
         return pair.emitted(accepted=chance, recovered=left), chance
 
     def of_bonus(self, p: Floats, **values: float) -> Floats:

@@ -40,7 +40,11 @@ from specsim.rules._common.fixed_pairs import (
 def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """stop[i] = P(τ = i), follow[i] the pmf of the token after x_1 … x_i."""
     tokenwise.require_chain("block", parents)
-    b, h = scales_and_cuts(tokens, p, q)
+    return law_of_scales(*scales_and_cuts(tokens, p, q), p, q)
+
+
+def law_of_scales(b: Sequence[Any], h: Sequence[Any], p: Rows, q: Rows) -> StepLaw:
+    """The law of a step with these b_0 … b_γ and h_0 … h_γ."""
     stop, passed_over = [], 1 + 0 * b[0]
     for chance in reversed(h):
         stop.append(passed_over * chance)
@@ -53,7 +57,12 @@ def scales_and_cuts(tokens: Sequence[int], p: Rows, q: Rows) -> tuple[list[Any],
     b = [1 + 0 * p[0][0]]
     for x, p_row, q_row in zip(tokens, p, q, strict=False):
         b.append(min(1, b[-1] * p_row[x] / q_row[x]))
-    return b, [keep(p_row, q_row, scale) for scale, p_row, q_row in zip(b, p, q, strict=False)] + [b[-1]]
+    return b, cuts(b, p, q)
+
+
+def cuts(b: Sequence[Any], p: Rows, q: Rows) -> list[Any]:
+    """h_0 … h_γ."""
+    return [keep(p_row, q_row, scale) for scale, p_row, q_row in zip(b, p, q, strict=False)] + [b[-1]]
 
 
 def next_tokens(b: Sequence[Any], p: Rows, q: Rows) -> list[list[Any]]:
