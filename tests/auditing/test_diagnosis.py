@@ -1,5 +1,6 @@
 """The diagnosis: a known mistake is named, also with another parameter; an unknown one is called unknown."""
 
+import json
 import re
 from dataclasses import replace
 from functools import cache
@@ -28,10 +29,11 @@ from specsim.auditing._diagnosis.decoders import audited_texts, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_edge_case, diagnose_failed
 from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
-from specsim.auditing._diagnosis.posterior import SPENT, WORK, Limits, OutOfTime, Scored, posterior
+from specsim.auditing._diagnosis.posterior import SPENT, STANDARD, WORK, Limits, OutOfTime, Scored, posterior
 from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_value, predict
-from specsim.auditing._diagnosis.signatures import computed, independent, signatures, signatures_of
+from specsim.auditing._diagnosis.signatures import KEPT, computed, independent, signatures, signatures_of
 from specsim.auditing._diagnosis.verifiers import _elsewhere
+from specsim.auditing._diagnosis.verifiers import _independent as independent_in_rows
 from specsim.auditing._replay import replay_step
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
@@ -232,11 +234,35 @@ def test_a_mistake_that_is_run_does_what_its_law_says(name):
     mistake = mistakes.get(name)
     for case in diagnostic_cases(Declared())[:3]:
         exact, run = predict(mistake, case), predict(replace(mistake, law=None), case)
+        if run.draws is None:  # it does not show here
+            assert name == "shared_gumbel"
+            np.testing.assert_allclose(exact.law, predict(STANDARD, case).law, atol=0.01)
+            continue
         seen = run.draws > 500
         gap = np.abs(exact.law - run.law)[seen]
         error = np.sqrt(exact.law * (1 - exact.law) / run.draws[:, None])[seen]
         assert (gap <= 7 * error + 0.01).all()
         assert run.draws.sum() > 10_000
+
+
+def test_one_empty_residual_changes_the_rows_of_its_call_alone():
+    mistake, resampled = (mistakes.get(name) for name in ("one_empty_residual", "resamples_target"))
+    cases = {
+        case.name: case for further in (False, True) for case in diagnostic_cases(Declared(), further=further)
+    }
+    equal, moving = (cases[f"diagnosis, {name}"] for name in ("some rows equal", "moving rows"))
+    assert predict(mistake, moving).draws is None
+    run, exact = predict(mistake, equal), predict(resampled, equal)
+    seen = run.draws > 2000
+    np.testing.assert_allclose(run.law[seen], exact.law[seen], atol=0.06)
+    assert np.abs(run.law - predict(STANDARD, equal).law)[seen].max() > 0.15
+
+
+def test_tokens_of_other_rows_are_told_from_shared_ones():
+    names = {
+        one.name for one in independent_in_rows([*map(mistakes.get, ("neighbours_token", "cartesian_write"))])
+    }
+    assert names == {"neighbours_token"}
 
 
 @pytest.mark.parametrize(
@@ -421,6 +447,11 @@ def test_the_steps_of_a_right_verifier_agree_as_often_as_independent_ones():
         assert len(found) == pairs
         assert (np.abs(counts[:, 0] - rounds * law) < 6 * np.sqrt(rounds * law * (1 - law))).all()
     assert signatures(Local(verifiers.right, Declared(vocab_size=4)), 60) == []
+
+
+def test_the_signatures_of_all_mistakes_without_a_law_are_kept():
+    without = [one for one in mistakes.catalogue() if one.verify is not None and one.law is None]
+    assert json.loads(KEPT.read_text(encoding="utf-8")).keys() == {*map(str, without)}
 
 
 @pytest.mark.parametrize("name", ["reseeded", *(slow(one) for one in ("padding_wins", "rows_by_rank"))])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM
 from test_server_shapes import SERVER, in_calls_of_a_server, judged
-from verifiers import right
+from verifiers import right, verified
 
 from specsim import mistakes
 from specsim.adapters._contract import Declared
@@ -54,6 +54,45 @@ def test_a_large_call_has_the_outcomes_of_a_small_one(case):
     )
     assert (small["outcomes"] == found["outcomes"]).all()
     assert (16, case.gamma + 1, 1000) in shapes
+
+
+def of_lengths(draft_tokens, p, q, rng, *, lengths, unsorted=False):
+    """Right; or else the last tokens of rows sorted by length come back in the order of the sort."""
+    tokens = verified(draft_tokens, p, q, rng.random(p.shape[:2]), lengths)
+    if unsorted:
+        ends = np.arange(len(p)), (tokens >= 0).sum(axis=1) - 1
+        order = np.argsort(lengths, kind="stable")
+        tokens[ends] = tokens[ends][order][order]
+    return tokens
+
+
+@pytest.mark.parametrize("unsorted", [False, True])
+@pytest.mark.parametrize("case", diagnostic_cases(Declared())[1::3], ids=lambda one: one.name)
+def test_calls_of_drafts_of_several_lengths_show_what_is_wrong_there_alone(case, unsorted):
+    """`diagnosis, own rows` shows that the token is of another row."""
+    source = large.Uneven(Local(partial(of_lengths, unsorted=unsorted), Declared(lengths=True)), case, 60.0)
+    counts = verifiers.flat(count_steps(source, OutcomeTally(case), (1, 2), 2**12)["outcomes"])
+    exact, moved = (
+        fit([(verifiers.predict(one, case), counts)])
+        for one in (verifiers.EXACT[0], mistakes.get("neighbours_token"))
+    )
+    assert (exact < FALSE_ALARM) if unsorted else (exact > 1e-3)
+    if case.rotated:
+        assert (moved > 1e-3) if unsorted else (moved < FALSE_ALARM)
+
+
+def test_rows_between_are_of_calls_of_at_most_the_declared_rows():
+    seen = set()
+
+    def verify(draft_tokens, p, q, rng, *, lengths):
+        seen.add((len(p), *sorted(set(lengths.tolist()))))
+        return of_lengths(draft_tokens, p, q, rng, lengths=lengths)
+
+    case = diagnostic_cases(Declared())[0]
+    source = large.Uneven(Local(verify, Declared(lengths=True, batch=8)), case, 60.0)
+    count_steps(source, OutcomeTally(case), (1, 2), 64)
+    assert (6, 0, 2, 3) in seen
+    assert max(seen)[0] == 6
 
 
 def test_an_id_without_mass_is_no_outcome():

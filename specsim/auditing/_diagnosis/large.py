@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case, case_key
-from specsim.auditing._cases.shapes import Bank, ShapedRows, ShapesCase
+from specsim.auditing._cases.shapes import ShapedRows, ShapesCase
 from specsim.auditing._checks.counts import PIT_BINS
 from specsim.auditing._checks.outcomes import OutcomeTally
 from specsim.auditing._checks.shapes import ShapesTally
@@ -35,7 +35,7 @@ from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.mistakes import Mistake
 from specsim.mistakes._reference import drawing, verify
-from specsim.mistakes._rows import PARTS, Pair, Parts
+from specsim.mistakes._rows import PARTS, Pair, Parts, as_is, excess, standard_chance
 
 #: Ids from which on there are many.
 MANY = 1000
@@ -65,12 +65,12 @@ class Seen:
     impossible: int = 0
 
     @cached_property
-    def banks(self) -> dict[int, tuple[Bank, list[Bins]]]:
+    def banks(self) -> dict[int, tuple[Pair, list[Bins]]]:
         found = {}
         for ids in {one.ids for one in self.steps}:
             bank = self.case.bank(ids)
             bins = [Bins(*one, PIT_BINS) for one in zip(bank.p, bank.below[self.order], strict=True)]
-            found[ids] = bank, bins
+            found[ids] = Pair(bank.p, bank.q), bins
         return found
 
     def _compared(self, bins: Floats, possible: float = 1.0) -> odds.Seen:
@@ -86,10 +86,13 @@ class Seen:
     def under(self, mistake: Mistake, parts: Parts) -> odds.Seen:
         """The images under the law of a mistake, of tokens that are reached as often as its chances say."""
         found, reached, values = np.zeros(self.counts.shape), 0.0, tuple(mistake.values.items())
+        # a part that reads no values is computed once for all of them
+        of_first = () if (parts.accepted, parts.recovered) == (standard_chance, excess) else values
+        of_bonus = () if parts.bonus is as_is else values
         for ids in self.banks:
-            first, shares = _of_first(self, ids, parts.accepted, parts.recovered, values)
+            first, shares = _of_first(self, ids, parts.accepted, parts.recovered, of_first)
             reached += shares.sum()
-            for of, images in zip(shares, (first, _of_bonus(self, ids, parts.bonus, values)), strict=True):
+            for of, images in zip(shares, (first, _of_bonus(self, ids, parts.bonus, of_bonus)), strict=True):
                 found += of[:, None] * images
         return self._compared(found / found.sum(axis=1, keepdims=True), found.sum() / reached)
 
@@ -97,17 +100,17 @@ class Seen:
 @lru_cache(maxsize=2**10)  # versions of a mistake share them
 def _of_first(seen: Seen, ids: int, accepted: Any, recovered: Any, values: Any) -> tuple[Floats, Floats]:
     """The images [K, bins] of drafted places, and the shares of places."""
-    bank, bins = seen.banks[ids]
-    laws, chance = Parts(accepted, recovered).of_first(Pair(bank.p, bank.q), **dict(values))
-    passed = (bank.q * chance).sum(axis=1)
+    pair, bins = seen.banks[ids]
+    laws, chance = Parts(accepted, recovered).of_first(pair, **dict(values))
+    passed = (pair.q * chance).sum(axis=1)
     shares: Floats = np.sum([_shares(one, passed) for one in seen.steps if one.ids == ids], axis=0)
     return np.array([one.of(law) for one, law in zip(bins, laws, strict=True)]), shares
 
 
 @lru_cache(maxsize=2**10)
 def _of_bonus(seen: Seen, ids: int, bonus: Any, values: Any) -> Floats:
-    bank, bins = seen.banks[ids]
-    laws = Parts(bonus=bonus).of_bonus(bank.p, **dict(values))
+    pair, bins = seen.banks[ids]
+    laws = Parts(bonus=bonus).of_bonus(pair.p, **dict(values))
     return np.array([one.of(law) for one, law in zip(bins, laws, strict=True)])
 
 
@@ -184,7 +187,7 @@ def score(mistake: Mistake, seen: Seen) -> odds.Scored:
 #: The cases, and the most steps of each, and ids in one row of all its steps; those of cases in small calls,
 #: and those with seeds, of which each may cost a generator.
 CASES, STEPS, IDS = ("diagnosis, zeros", "diagnosis, moving rows"), 2**12, 2**27
-FURTHER_STEPS, SEEDED_STEPS = 2**17, 2**15
+FURTHER_STEPS, UNEVEN_STEPS, SEEDED_STEPS = 2**17, 2**15, 2**15
 #: The most numbers in p and q of a call, as in the cases of a server, and those of a step for each id.
 NUMBERS, OF_A_STEP = 10**8, 7
 #: The key of their random numbers.
@@ -242,19 +245,27 @@ class Seeded(VerifierSource):
 
 
 @dataclass(frozen=True)
-class Shorter(VerifierSource):
-    """Steps in calls with room for one drafted token more: behind theirs come copies of what was drafted."""
+class Uneven(VerifierSource):
+    """Steps in calls with room for one drafted token more, each before a row that has it and one without any.
+
+    Behind a draft its last token stands again. The answers to the rows between are checked and dropped."""
+
+    def rows_of_a_call(self, steps: int) -> int:
+        return 3 * max(1, super().rows_of_a_call(3 * steps) // 3)
 
     def _asked(self, *given: Any) -> RowsAsked:
-        asked, arrays = super()._asked(*given), dict[str, Any]()
+        asked, gamma = super()._asked(*given), self.case.gamma
+        arrays = {"lengths": (asked.arrays["lengths"][:, None] + [0, 1, -gamma]).ravel()}
         for name, array in asked.arrays.items():
-            last = array[:, self.case.gamma - 1, None] if name in ("draft_tokens", "places", "p", "q") else []
-            arrays[name] = np.concatenate([array, last], axis=1) if len(last) else array
-        return replace(asked, arrays=arrays, width=asked.width + 1)
+            if name in ("draft_tokens", "places", "p", "q"):
+                array = np.concatenate([array, array[:, gamma - 1, None]], axis=1).repeat(3, axis=0)
+            arrays.setdefault(name, array)
+        seeds = asked.seeds and [seed for one in asked.seeds for seed in (one, None, None)]
+        return replace(asked, arrays=arrays, seeds=seeds, width=asked.width + 1)
 
     def _read(self, asked: RowsAsked, rows: Any) -> tuple[TokenArray, Ints]:
         tokens, accepted = super()._read(asked, replace(rows, draft_tokens=asked.arrays["draft_tokens"]))
-        return tokens[:-1], accepted
+        return tokens[:-1, ::3], accepted[::3]
 
 
 def shape_that_failed(audited: Audited) -> tuple[int, int] | None:

@@ -22,8 +22,8 @@ from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.outcomes import OutcomeTally, path_of
 from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.tables import Table
-from specsim.auditing._diagnosis.likelihood import Prediction
-from specsim.auditing._diagnosis.posterior import Limits
+from specsim.auditing._diagnosis.likelihood import Prediction, fit
+from specsim.auditing._diagnosis.posterior import STANDARD, Limits
 from specsim.auditing._results.audit import CaseResult, TableResult
 from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
 from specsim.auditing._verifier.local import Local
@@ -34,6 +34,8 @@ from specsim.simulation._counting import Counts, run
 
 #: Steps and key of a mistake that is run.
 SIMULATED_STEPS, SIMULATION_KEY = 2**16, (0x5EED, 0xD1A6)
+#: The p-value above which a mistake does not show in a case.
+UNSEEN = 1e-3
 #: Largest difference of two laws that are the same.
 ROUNDING = 1e-9
 #: The most bytes of the rows of a mistake that is run on a case, those of one step of such a case, and
@@ -55,7 +57,12 @@ def predict(mistake: Mistake, case: Case) -> Prediction | None:
     if mistake.law is None:
         source = VerifierSource(Local(mistake.function, Declared()), case)
         found = count_steps(source, OutcomeTally(case), SIMULATION_KEY, SIMULATED_STEPS)
-        return None if found is None else Prediction.simulated(flat(found["outcomes"]))
+        if found is None:
+            return None
+        counts, right = flat(found["outcomes"]), predict(STANDARD, case)
+        assert right is not None
+        # where it does not show its law is the exact one, without noise
+        return right if fit([(right, counts)]) > UNSEEN else Prediction.simulated(counts)
     if case.rotated and _reads_labels(mistake, case):
         shifts = list(product(range(case.target.vocab_size), repeat=case.gamma + 1))
         return Prediction(np.mean([_law(mistake, case, shift) for shift in shifts], axis=0))

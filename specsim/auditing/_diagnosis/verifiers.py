@@ -8,13 +8,14 @@ that does not reproduce all cases of the audit is not named."""
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from specsim.adapters._contract import NotADraftPath
+from specsim.adapters._contract import Declared, NotADraftPath
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
@@ -23,10 +24,10 @@ from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis import families, large
 from specsim.auditing._diagnosis import posterior as odds
-from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
+from specsim.auditing._diagnosis.likelihood import Prediction, fit, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
 from specsim.auditing._diagnosis.reproduction import ROUNDING, STEP_BYTES, Audited, flat, predict
-from specsim.auditing._diagnosis.signatures import ROWS, independent, signatures, signatures_of
+from specsim.auditing._diagnosis.signatures import PAIRS, ROWS, independent, signatures, signatures_of
 from specsim.auditing._results.audit import CALLS, ODDS, Diagnosis, TableResult
 from specsim.core._files import read_table
 from specsim.core._types import Ints
@@ -158,28 +159,32 @@ def _elsewhere(
     cases: Sequence[Case] = [case for case, _ in small]
     if exact_there:
         without_q = [case for case in diagnostic_cases(declared, further=True) if case.certain]
-        places.append(("where q is None; with q its steps are exact", without_q))
-        if declared.lengths and not declared.uniforms and not declared.gamma:
-            for moving in (False, True):
-                some = [case for case in cases if not case.rotated and case.is_pair is not moving]
-                where = "in rows with fewer drafts than their call has; in others its steps are exact"
-                places.append((where, some, large.Shorter))
+        places.append(("where q is None; with q its steps are exact", mistakes, without_q))
+        if declared.lengths and not declared.uniforms and declared.batch not in (1, 2):
+            where = "in calls whose rows differ in their number of drafts; in others its steps are exact"
+            room = [case for case in cases if case.gamma < (declared.gamma or math.inf)]
+            for own, pair in ((False, True), (False, False), (True, True)):
+                some = [case for case in room if (case.rotated, case.is_pair) == (own, pair)]
+                # rows of their own show which row a token is of, and not its law
+                among = _independent(mistakes) if own else mistakes
+                places.append((where, among, some, large.Uneven, large.UNEVEN_STEPS))
         for one in filter(_enumerable, (audited.subject.case(one.case) for one in audited.failed)):
-            places.append((f"in case {one.name!r}; in other small cases its steps are exact", [one]))
+            where = f"in case {one.name!r}; in other small cases its steps are exact"
+            places.append((where, mistakes, [one]))
         if (shape := large.shape_that_failed(audited)) is not None:
             rows, ids = shape
             where = f"in calls of {rows} rows over {ids:,} ids; in small calls its steps are exact"
-            fit = [one for one in cases if one.name in large.CASES and one.vocab_size <= ids]
+            few_ids = [one for one in cases if one.name in large.CASES and one.vocab_size <= ids]
             steps = max(rows, min(large.STEPS, large.IDS // ids))
-            places.append((where, fit, partial(large.LargeCalls, rows=rows, ids=ids), steps))
+            places.append((where, mistakes, few_ids, partial(large.LargeCalls, rows=rows, ids=ids), steps))
     elif declared.seeds:
         for of in ("with", "without"):
             source = partial(large.Seeded, seeded=of == "with")
-            places.append((f"in rows {of} a seed", cases, source, large.SEEDED_STEPS))
-    for where, there, *how in places:
+            places.append((f"in rows {of} a seed", mistakes, cases, source, large.SEEDED_STEPS))
+    for where, among, there, *how in places:
         if not (seen := large.outcomes_of(audited, there, *how)):
             continue
-        found = odds.posterior(*_by_outcomes(mistakes, seen, audited.in_time), len(mistakes))
+        found = odds.posterior(*_by_outcomes(among, seen, audited.in_time), len(mistakes))
         if exact_there and len(found.named) > 1:  # those that explain the other small cases too, if any does
             both = _by_outcomes([one.mistake for one, _ in found.named], [*small, *seen], audited.in_time)
             found = max(odds.posterior(*both, len(mistakes)), found, key=lambda one: bool(one.named))
@@ -189,6 +194,17 @@ def _elsewhere(
             # what it does in some calls alone cannot be declared
             return replace(result, named=tuple(replace(one, lossy=False) for one in result.named))
     return _in_large_rows(mistakes, audited) if exact_there else None
+
+
+def _independent(mistakes: Sequence[Mistake]) -> list[Mistake]:
+    """The mistakes without a law whose recovered tokens are independent in the rows of a call."""
+    right = Prediction(independent(Declared()).law[: len(PAIRS)])  # of the case in which no draft passes
+
+    def rows_are(mistake: Mistake) -> bool:
+        agree = (np.array([*one.values()])[: len(PAIRS)] for one in signatures_of(mistake))
+        return any(fit([(right, counts)]) > families.RIGHT for counts in agree)
+
+    return [one for one in mistakes if one.law is None and rows_are(one)]
 
 
 def _enumerable(case: Case | ShapesCase) -> bool:
@@ -202,7 +218,9 @@ def _in_large_rows(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis |
     """The mistakes that explain the tokens of a case of many ids, where small cases show nothing."""
     if (seen := large.seen_in(audited)) is None:
         return None
-    known = [large.score(one, seen) for one in mistakes if one.name in large.PARTS]
+    of_ids, _ = [one for one in mistakes if one.name in large.PARTS], seen.banks  # made once, for all threads
+    with ThreadPoolExecutor(audited.subject.threads) as pool:
+        known = list(pool.map(partial(large.score, seen=seen), of_ids))
     exact = odds.score(EXACT[0], seen.right, large.TOLD)
     reproduced = partial(_reproduced, audited=audited, versions=_alone)
     found = odds.reproducing(known, [exact], len(mistakes), reproduced)
