@@ -493,6 +493,11 @@ def test_a_level_gives_every_case_its_steps():
                 assert steps == level.rule
             else:
                 assert level.rule // 128 <= steps <= level.rule // 2
+    zeros = next(case for case in battery(Declared()) if case.name == "zeros")
+    assert [verifier_steps(zeros, level) for level in ("smoke", "quick")] == [
+        LEVELS["smoke"].verifier,
+        LEVELS["quick"].verifier // 2,
+    ]
     ngrams = next(case for case in battery(get("lenience")) if case.name == "n-gram pair")
     assert ngrams.rule_steps("quick", get("lenience")) == ngrams.rule_steps("smoke", get("lenience")) == 1024
     assert ngrams.rule_steps("quick", get("standard")) == 2**20

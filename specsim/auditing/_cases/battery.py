@@ -49,7 +49,7 @@ class Case(OfTarget):
 
     `rotated`: each row of a step relabels the vocabulary by its own shift, so that all rows of a call differ.
     `uneven`: steps have 0 to γ drafted tokens. `certain`: q is None. A user's verifier gets rows of `dtype`,
-    and `weight` times the bytes that `Level` allows, and times the steps where it is below 1."""
+    and `weight` times the bytes that `Level` allows; where it is below 1 times the steps too, above smoke."""
 
     name: str
     purpose: str
@@ -180,7 +180,9 @@ _PAIRS, _FOR_VERIFIERS = read_table("pairs").values()
 def _opposite(bits: int) -> Case:
     """As in a test of vLLM: a draft in the opposite order shows shared noise."""
     p = normalise(np.exp(np.linspace(1.5, -1.5, 16)))
-    return _pair("opposite", "a draft that ranks tokens the other way round", (p, p[::-1]), 2, bits)
+    return _pair(
+        "opposite", "a draft that ranks tokens the other way round", (p, p[::-1]), 2, bits, weight=0.5
+    )
 
 
 def _rounded_rows() -> Case:

@@ -173,7 +173,7 @@ class _FunctionSubject(_Counted):
 def verifier_steps(case: Case | ShapesCase, level: str) -> int:
     """The steps, a multiple of 8, that `level` gives a case of a user's verifier: fewer of longer rows."""
     allowed = int(case.weight * LEVELS[level].verifier_bytes) // case.step_bytes
-    most = int(min(case.weight, 1.0) * LEVELS[level].verifier)
+    most = max(int(min(case.weight, 1.0) * LEVELS[level].verifier), LEVELS["smoke"].verifier)
     return max(8, min(most, allowed) // 8 * 8)
 
 
