@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._columns import groups, where
-from figures._palette import BAND, COLORS, GREY, curve, figure_style, heading
+from figures._palette import BAND, GREY, curve, figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +20,8 @@ TABLES = ("iid_gap",)
 #: The colour and dashes of each α that the formula is fed with.
 ALPHAS = {"alpha_context": curve(0), "alpha_verified": curve(1), "alpha_drafted": curve(2)}
 MEASURED: dict[str, Any] = {"color": "black", "linestyle": "none", "markersize": 3.5}
+#: Those of what is correlated with itself along a text.
+CORRELATED: dict[str, Any] = {"acceptance": curve(3), "β": curve(4)}
 #: The marker of each draft, in the order of the table.
 DRAFTS = ("o", "s")
 
@@ -51,11 +53,11 @@ def draw(table: pa.Table) -> Figure:
         axes[1, 0].set_title("autocorrelation (band: ±2 s.e.)")
         axes[1, 0].set_xlabel("lag along the text, tokens")
         axes[1, 0].set_xticks([1, 5, 10, 15, 20])
-        axes[1, 0].legend(loc="upper right")
         handles = [
             *(Line2D([], [], **style, label=_shown(of)) for of, style in ALPHAS.items()),
             Line2D([], [], **MEASURED, marker="o", label="measured"),
             Line2D([], [], **MEASURED, marker="o", fillstyle="none", label="steps from anywhere"),
+            *(Line2D([], [], **style, label=of) for of, style in CORRELATED.items()),
             *(
                 Line2D([], [], color=GREY, marker=marker, label=label)
                 for marker, label in zip(DRAFTS, _names(weights), strict=True)
@@ -101,13 +103,9 @@ def _draw_overstatement(axis: Axes, table: pa.Table, marker: str) -> None:
 
 def _draw_correlation(axis: Axes, table: pa.Table, marker: str) -> None:
     """β of the moved draft has the very correlation of the 2-gram's."""
-    first = marker == DRAFTS[0]
     for of, line in groups(table, "of").items():
-        if of == "acceptance":
-            label = f"{of}, {'2-gram draft' if first else 'draft moved'}"
-            axis.plot(line["x"], line["value"], f"-{marker}", color=COLORS[3], markersize=3.5, label=label)
-        elif first:
-            axis.plot(line["x"], line["value"], "--D", color=COLORS[4], markersize=3.5, label=of)
+        if of == "acceptance" or marker == DRAFTS[0]:
+            axis.plot(line["x"], line["value"], marker=marker, markersize=3.5, **CORRELATED[of])
     axis.axhspan(-2.0 * line["error"][0], 2.0 * line["error"][0], color=BAND, linewidth=0)
 
 
@@ -125,18 +123,18 @@ def _draw_best(axis: Axes, table: pa.Table, weights: list[float]) -> None:
             for place, (of, gamma, loss) in enumerate(
                 zip(column["of"], column["value"], there[c]["value"], strict=True)
             ):
-                x = middle + 0.23 * (place - 1.5)
+                x = middle + 0.17 * (place - 1.5)
                 found.setdefault(of, []).append((x, gamma))
                 if loss >= 0.01:
                     text = f"-{100 * loss:.1f} %"
-                    axis.text(x, gamma - 0.7, text, rotation=90, ha="center", va="top", fontsize=7)
+                    axis.text(x + 0.08, gamma + 0.8, text, rotation=90, ha="center", va="bottom", fontsize=6)
     for (of, places), marker in zip(found.items(), "o^vD", strict=True):
         color = ALPHAS[of]["color"] if of in ALPHAS else "black"
-        axis.plot(*zip(*places, strict=True), marker, color=color, markersize=4.0, label=_shown(of))
-    axis.legend(loc="upper left")
+        axis.plot(*zip(*places, strict=True), marker, color=color, markersize=4.0)
     axis.set_xticks(*zip(*ticks, strict=True))
-    axis.set_ylim(-5.0, None)  # room for the losses below the points
-    axis.set_yticks(range(0, 1 + int(max(best["value"].to_pylist())), 4))
+    largest = int(max(best["value"].to_pylist()))
+    axis.set_ylim(0.0, largest + 2.0)
+    axis.set_yticks(range(0, largest + 1, 4))
     axis.grid(axis="x", visible=False)
     axis.set_xlabel(f"c; {' (left), '.join(_names(weights))} (right)")
     axis.set_ylabel("γ")
