@@ -28,6 +28,8 @@ from specsim.traces._truncated import acceptance_chances
 CONFIDENCE = 0.95
 MOST_BINS = 2**16
 RESAMPLES = 2000
+#: The decimals of entropies that are given. Machines differ by 1e-7, since they sum in different orders.
+DECIMALS = 5
 ALONE = "No intervals: they need two documents, since the tokens of one document are alike."
 #: Lags of the autocorrelation, and those that are shown.
 LAGS, LAGS_SHOWN = range(1, 21), (1, 2, 4, 8, 16)
@@ -224,7 +226,8 @@ def _by_entropy(found: _Contexts, bins: int, slack: float) -> tuple[Group, ...]:
     edges = np.quantile(known, np.linspace(0.0, 1.0, bins + 1))
     belongs = np.searchsorted(edges[1:-1], found.entropy, side="right")
     belongs[~np.isfinite(found.entropy)] = -1
-    return _groups(found, belongs, edges[:-1], edges[1:], slack)
+    ends = edges.round(DECIMALS)
+    return _groups(found, belongs, ends[:-1], ends[1:], slack)
 
 
 def document_draws(documents: int, root: int) -> Floats:
