@@ -30,8 +30,7 @@ def main() -> None:
 
 
 def run_app(app: cyclopts.App) -> None:
-    """Run a command line with the arguments of this process, and exit with the code that a command returns;
-    errors of the user are printed in one line, with exit code 2."""
+    """Run a command line with this process's arguments, and exit with its code, 2 for a user's error."""
     prepare_streams()
     warnings.formatwarning = lambda said, *_, **__: (
         "specsim: " + printable(str(said).partition("\n")[0]) + "\n"

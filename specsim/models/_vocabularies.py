@@ -418,8 +418,7 @@ def _configuration(file: Path) -> dict[str, Any]:
 def _ends(
     folder: Path, said: Mapping[str, Mapping[str, Any]], tokens: Mapping[int, str]
 ) -> tuple[dict[str, list[int]], dict[str, str], tuple[str, ...]]:
-    """The tokens that begin, end and pad texts, the file of each, and where the files disagree on them. A
-    file names a single token, which may be any of those that the others number."""
+    """The tokens that begin, end and pad texts, the file of each, and where files disagree on them."""
     numbers = {token: number for number, token in tokens.items()}
     ends, origins, findings = dict[str, list[int]](), dict[str, str](), list[str]()
     for name in ENDS:

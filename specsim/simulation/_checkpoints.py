@@ -195,8 +195,7 @@ def which_run(
 
 
 def digest(source: FixedPairSource | RowSource, *, needed: bool = False) -> str | None:
-    """A hash of p and q in 16 hexadecimal digits, the same for equal models, wherever a trace lies; None, or
-    if it is `needed` TypeError, for models that cannot be pickled."""
+    """A hash of p and q, wherever a trace lies; for unpicklable models None, or TypeError if `needed`."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, protocol=5)
     pickler.fast = True  # written out in full: equal is the same as identical

@@ -200,8 +200,7 @@ def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
 
 
 def tv_of(rule: Rule, rows: Callable[[], tuple[Floats, Floats]]) -> float | None:
-    """The mean total variation of the law that `rule` declares from the `rows` of p and q [B, V], to 15
-    decimals; 0 for a lossless rule, None where the claim is false or the law depends on rows ahead."""
+    """The mean total variation of the declared law from rows of p; 0 if lossless, None if not known."""
     if rule.control or rule.looks_ahead:
         return None
     if rule.declared is None:

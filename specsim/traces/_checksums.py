@@ -108,9 +108,7 @@ def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
     block = BLOCK // numbers
 
     def measure_dense(p_bits, q_bits, outside, tolerance, beta, checksum, fault):  # type: ignore[no-untyped-def]
-        """Fill beta, the checksum of p and q alone, and the fault of their values, for each row.
-
-        The checksum of a row with bits `outside` those of probabilities is not final: `measure` makes it."""
+        """Fill beta, the checksum of p and q alone, not final for bits `outside`, and the fault of rows."""
         words = p_bits.shape[1]
         for row in range(p_bits.shape[0]):
             overlap = p_total = q_total = 0.0

@@ -57,8 +57,7 @@ LEAST_POWER = 8
 
 
 class Codes(NamedTuple):
-    """The codes of the tokens of a block: those that all share, those of each step, -1 for none, and the code
-    where each axis of single tokens begins."""
+    """The codes of a block's tokens: shared, of each step (-1: none), and where axes of tokens begin."""
 
     of_block: Ints
     of_rows: Ints
@@ -350,8 +349,7 @@ def _add_pair(one, other, alike, table):  # type: ignore[no-untyped-def]
 
 
 def _count_halves(tokens: Sequence[Floats], v: Floats, rows: ShapedRows, halves: Ints) -> None:
-    """Count the image of the number of tokens of a call below one half, under its law. A token has images
-    [B], negative without one, and a row of `halves`."""
+    """Count, in each row of `halves`, the image of the number of a call's tokens below one half."""
     if rows.block.rows < 2:
         return
     starts = np.flatnonzero(np.diff(rows.inside // rows.block.rows, prepend=-1))

@@ -61,8 +61,7 @@ class Fitted:
 
 
 def fit(places: Places, mass: Floats, known: Iterable[Known], given: From, width: int) -> list[Fitted]:
-    """The gains of each mistake over the distribution, under which the tokens have probabilities `mass`;
-    `given` has rows of `width` tokens."""
+    """The gains of each mistake over the distribution, which gives the tokens the probabilities `mass`."""
     mistakes = list(known)
     gains = np.zeros((len(mistakes), len(WHERE), len(SHARES)))
     for start in range(0, len(places), BLOCK):

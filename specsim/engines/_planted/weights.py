@@ -238,8 +238,7 @@ class Layout:
 
 
 def _width(active: int, zeros: int, copies: int) -> tuple[int, int]:
-    """The least width E ≥ 64·copies for which E / 4^power coordinates, at least `active`, may be active while
-    `zeros` are not, and that power."""
+    """The least width E ≥ 64·copies, and power, with `active` ≤ E / 4^power ≤ E - `zeros`."""
     for hidden in count(UNIT * max(1, copies), UNIT):
         for power in (3, 2, 1, 0):
             if hidden // 4**power >= active and hidden // 4**power + zeros <= hidden:

@@ -180,8 +180,7 @@ class Decoder:
         return step
 
     def _draft_rows(self, run: Running, first: int, count: int) -> Floats:
-        """The logits of the draft at `count` places, or of a head, which is given the newest token and what
-        the hidden state of the token before remembers."""
+        """The draft's logits at `count` places; a head reads the newest token and what is remembered."""
         target = self.pair.target
         if not self.pair.heads or not target.memory:
             return self._rows(self.pair.draft, run, first, count)

@@ -59,8 +59,7 @@ MOST_KEPT = 4096
 
 
 def kept_by_rows(function: Callable[..., Any]) -> Callable[..., Any]:
-    """function(p, q, *rest, **values), whose results are kept where p and q are tuples: enumerations ask for
-    the same objects over and over, and to compare what is in them would take as long as what is saved."""
+    """function(p, q, *rest, **values), kept by the objects p and q if they are tuples, not their values."""
     kept: dict[tuple[Any, ...], tuple[Any, Row, Row]] = {}
 
     def call(p: Row, q: Row, *rest: Any, **values: Any) -> Any:
