@@ -6,6 +6,7 @@ the rows that each step had. In large calls, the tokens of a diagnostic case bec
 large vocabulary, whose other ids have no mass: the law of a step is that of the small case, and the call has
 the shape of those that failed."""
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -25,9 +26,9 @@ from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import Span, count_span, verifier_steps
 from specsim.auditing._checks.tables import Bins
 from specsim.auditing._diagnosis import posterior as odds
-from specsim.auditing._diagnosis.likelihood import Prediction, log_mean_exp
+from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp
 from specsim.auditing._diagnosis.reproduction import Audited, count_steps, flat
-from specsim.auditing._results.audit import CALLS
+from specsim.auditing._results.audit import CALLS, ODDS
 from specsim.auditing._verifier.arrays import read_tokens
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.requests import RowsAsked
@@ -176,11 +177,16 @@ def versions(mistake: Mistake) -> list[tuple[Mistake, Parts]]:
 
 def score(mistake: Mistake, seen: Seen) -> odds.Scored:
     """`mistake` in its likeliest version; each is as probable as the others."""
-    found = [
-        odds.fitted(one, one.parameters, partial(seen.under, parts=parts), POINTS, TOLD)
-        for one, parts in versions(mistake)
-    ]
+    found, right = list[odds.Scored](), log_likelihood(*seen.right[0])
+    for one, parts in versions(mistake):
+        under = partial(seen.under, parts=parts)
+        best = odds.fitted(one, one.parameters, under, POINTS, TOLD)
+        # impossible tokens alone tell no mistake: a parameter can fit any number of them
+        shows = log_likelihood(*under(best.mistake)[0]) > right + math.log(ODDS)
+        found.append(best if shows else replace(best, log_likelihood=-math.inf))
     best, mean = odds.likeliest_of(found), log_mean_exp([one.log_likelihood for one in found])
+    if mean == -math.inf:
+        return best
     return replace(best, log_likelihood=mean, near=best.near + mean - best.log_likelihood)
 
 
