@@ -202,3 +202,8 @@ def test_a_right_verifier_fits_no_mistake_of_many_ids():
     exact = score(verifiers.EXACT[0], seen.right, large.TOLD)
     for name in PARTS:
         assert large.score(mistakes.get(name), seen).log_likelihood < exact.log_likelihood + np.log(20)
+
+
+def test_impossible_tokens_alone_show_no_mistake_of_many_ids():
+    seen = replace(seen_of(right)[0], impossible=30)
+    assert {large.score(mistakes.get(name), seen).log_likelihood for name in PARTS} == {-np.inf}
