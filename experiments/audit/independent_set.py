@@ -66,10 +66,11 @@ ARCHIVES = {
     "eleventh.zip": "20552c2da994d5f3953269f49f3fc25d600bd760dca337c81cb82d4d63954dc2",
     "twelfth.zip": "62c91feef3f99c54a791dfa99a34e8806ea08e90848c546779efbe8bc6e55999",
     "thirteenth.zip": "d0dd6fc3540ead2a3e58e45ad1acf0fd4bf778540e03f466c8f38d36e91a8588",
+    "fourteenth.zip": "81208e3e700e718d5469f6b12eac0a7c6b9d1416f54a98e15e9b64a2554f862e",
 }
 SETS = (
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
-    "eleventh", "twelfth", "thirteenth",
+    "eleventh", "twelfth", "thirteenth", "fourteenth",
 )  # fmt: skip
 
 
