@@ -29,7 +29,17 @@ from specsim.auditing._diagnosis.decoders import audited_texts, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_edge_case, diagnose_failed
 from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
-from specsim.auditing._diagnosis.posterior import SPENT, STANDARD, WORK, Limits, OutOfTime, Scored, posterior
+from specsim.auditing._diagnosis.posterior import (
+    SPENT,
+    STANDARD,
+    WORK,
+    Limits,
+    OutOfTime,
+    Posterior,
+    Scored,
+    conclude,
+    posterior,
+)
 from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_value, predict
 from specsim.auditing._diagnosis.signatures import KEPT, computed, independent, signatures, signatures_of
 from specsim.auditing._diagnosis.verifiers import _elsewhere
@@ -243,6 +253,22 @@ def test_a_mistake_that_is_run_does_what_its_law_says(name):
         error = np.sqrt(exact.law * (1 - exact.law) / run.draws[:, None])[seen]
         assert (gap <= 7 * error + 0.01).all()
         assert run.draws.sum() > 10_000
+
+
+def test_of_many_alike_those_without_a_parameter_are_named():
+    def found(*names):
+        known = [(Scored(mistakes.get(name), -1.0, -9.0), 1.0 / len(names)) for name in names]
+        return conclude(Posterior(tuple(known), 0.0, 0.0), 9)
+
+    fitted = [f"residual_floor:threshold=0.{i}" for i in (6, 7, 8)]
+    assert [one.name for one in found("resamples_target", *fitted).named] == ["resamples_target"]
+    assert [one.name for one in found("resamples_target", *fitted[:2]).named] == [
+        "resamples_target",
+        *fitted[:2],
+    ]
+    assert (
+        "4 known mistakes explain these steps alike" in found(*fitted, "residual_floor:threshold=0.9").reason
+    )
 
 
 def test_one_empty_residual_changes_the_rows_of_its_call_alone():

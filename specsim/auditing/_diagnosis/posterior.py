@@ -214,6 +214,9 @@ def conclude(
         return Diagnosis(steps=steps, reason=reason)
     listed = tuple(_candidate(one, probability) for one, probability in found.known[:LISTED])
     named = tuple(_candidate(one, probability) for one, probability in found.named)
+    # what explains the steps without a parameter comes before what a fitted one makes to do so
+    if len(named) > MOST_NAMED >= len(plain := tuple(one for one in named if ":" not in one.name)) > 0:
+        named = plain
     if len(named) > MOST_NAMED:
         named, reason, shown = (), f"{len(named)} known mistakes explain these steps alike.", ("", "")
     unknown = "" if named else reason or (ELSEWHERE if found.exact > 0.5 else OTHERWISE)
