@@ -302,5 +302,5 @@ def test_the_parts_of_most_verifiers_give_the_law_of_their_first_token():
             law[tokens[0]] += mass
         if np.abs(sample_sizes._first_law(mistake, *np.array(rows) / 8) - law).max() > 1e-6:
             apart.add(mistake.name)
-    own = {"double_chance", "ranks_disagree", "shared_gumbel"}
+    own = {"double_chance", "ranks_disagree", "shared_gumbel", "all_drafted_masked"}
     assert apart == own | {"discards_unlikely_last", "padding_ends_draft", "rejected_penalised"}
