@@ -19,7 +19,7 @@ TITLE = "Run times on 1 to 1,024 cores, from the rate of one"
 CORES = (1, 16, 128, 1024)
 #: Steps of one measurement on each pair, with `fast`, and the steps that are planned.
 ZIPF, NGRAM = "a Zipf pair, V = 1000", "the n-gram pair"
-STEPS = {ZIPF: (10_000_000, 100_000), NGRAM: (10_000, 100)}
+STEPS = {ZIPF: (100_000_000, 100_000), NGRAM: (10_000_000, 100)}
 PLANNED = {ZIPF: (10, 11, 12), NGRAM: (8, 9, 10)}
 UNITS = ((86400 * 365, "years"), (86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
 
