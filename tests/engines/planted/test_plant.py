@@ -284,7 +284,7 @@ def test_gguf_needs_its_package(tmp_path, monkeypatch):
 
 def test_dtypes_need_their_packages(planted, monkeypatch):
     monkeypatch.setattr("specsim.engines._planted.check.find_spec", lambda name: None)
-    refuses("needs torch and transformers", check, planted.folder, dtypes=["float32"], rng=0)
+    refuses("torch and transformers.* pip install both", check, planted.folder, dtypes=["float32"], rng=0)
     with pytest.raises(ValueError, match="'int8' is unknown; give one of float32, float16, bfloat16"):
         check(planted.folder, dtypes=["int8"], rng=0)
 
