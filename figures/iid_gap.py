@@ -19,9 +19,9 @@ TABLES = ("iid_gap",)
 
 #: The colour and dashes of each α that the formula is fed with.
 ALPHAS = {"alpha_context": curve(0), "alpha_verified": curve(1), "alpha_drafted": curve(2)}
-MEASURED: dict[str, Any] = {"color": "black", "linestyle": "none", "markersize": 3.5}
 #: Those of what is correlated with itself along a text.
 CORRELATED: dict[str, Any] = {"acceptance": curve(3), "β": curve(4)}
+MEASURED: dict[str, Any] = {"color": "black", "linestyle": "none", "markersize": 3.5}
 #: The marker of each draft, in the order of the table.
 DRAFTS = ("o", "s")
 

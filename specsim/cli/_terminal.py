@@ -167,7 +167,7 @@ def show(*renderables: Any) -> None:
 
 
 def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
-    """Print a result, as JSON its `to_dict` or `document`. Returns its exit code, 3 if interrupted."""
+    """Print a result as text, CSV (`records`) or JSON (`to_dict` or `document`). Returns its exit code."""
     if form.as_json:
         print(json.dumps(result.to_dict() if document is None else document, allow_nan=False))
     elif form.as_csv:

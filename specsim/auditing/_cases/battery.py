@@ -180,9 +180,8 @@ _PAIRS, _FOR_VERIFIERS = read_table("pairs").values()
 def _opposite(bits: int) -> Case:
     """As in a test of vLLM: a draft in the opposite order shows shared noise."""
     p = normalise(np.exp(np.linspace(1.5, -1.5, 16)))
-    return _pair(
-        "opposite", "a draft that ranks tokens the other way round", (p, p[::-1]), 2, bits, weight=0.5
-    )
+    purpose = "a draft that ranks tokens the other way round"
+    return _pair("opposite", purpose, (p, p[::-1]), 2, bits, weight=0.5)
 
 
 def _rounded_rows() -> Case:

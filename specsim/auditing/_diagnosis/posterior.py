@@ -214,8 +214,8 @@ def conclude(
         return Diagnosis(steps=steps, reason=reason)
     listed = tuple(_candidate(one, probability) for one, probability in found.known[:LISTED])
     named = tuple(_candidate(one, probability) for one, probability in found.named)
-    # what explains the steps without a parameter comes before what a fitted one makes to do so
-    if len(named) > MOST_NAMED >= len(plain := tuple(one for one in named if ":" not in one.name)) > 0:
+    plain = tuple(one for one in named if ":" not in one.name)  # without a parameter that was fitted
+    if 0 < len(plain) <= MOST_NAMED < len(named):
         named = plain
     if len(named) > MOST_NAMED:
         named, reason, shown = (), f"{len(named)} known mistakes explain these steps alike.", ("", "")

@@ -218,7 +218,8 @@ def _in_large_rows(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis |
     """The mistakes that explain the tokens of a case of many ids, where small cases show nothing."""
     if (seen := large.seen_in(audited)) is None:
         return None
-    of_ids, _ = [one for one in mistakes if one.name in large.PARTS], seen.banks  # made once, for all threads
+    of_ids = [one for one in mistakes if one.name in large.PARTS]
+    _ = seen.banks  # made once, for all threads
     with ThreadPoolExecutor(audited.subject.threads) as pool:
         known = list(pool.map(partial(large.score, seen=seen), of_ids))
     exact = odds.score(EXACT[0], seen.right, large.TOLD)
