@@ -237,8 +237,7 @@ def _plain_step(target: Side, key: Key, number: int, seconds: dict[str, float]) 
     with _timed(seconds, "target"):
         row = target.feed()[0]
     with _timed(seconds, "verify"):
-        u = uniforms(key, Purpose.VERIFY, number, 1, 1)
-        token = int(cumulative_draw(row, u[0, 0]))
+        token = int(cumulative_draw(row, uniforms(key, Purpose.VERIFY, number, 1, 1)[0, 0]))
     target.settle([], token)
     return [token], Step(0, 0, 0)
 

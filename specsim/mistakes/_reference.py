@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from specsim.core._types import Floats, Ints
 from specsim.mistakes._base import Mistake, named
 from specsim.mistakes._laws import Row, Rows, StepLaw, as_given, chain_law, ratios
-from specsim.mistakes._rows import Parts, drawn_from, excess
+from specsim.mistakes._rows import Parts, drawn_from, excess, standard_chance
 from specsim.rules._common.tokenwise import kept_by_rows
 
 
@@ -198,11 +198,14 @@ def mistake(
 
 
 def drawing(parts: Parts) -> dict[str, Any]:
-    """The parts of `verify` that draw the last token."""
-    return {
+    """The parts of `verify` that draw the last token, and its test if that is not the standard one."""
+    found: dict[str, Any] = {
         "recover": lambda p, q, x, **values: parts.recovered(p, q, **values),
         "bonus": lambda p, q, **values: parts.bonus(p, **values),
     }
+    if parts.accepted is not standard_chance:
+        found["passes"] = lambda u, x, p, q, **values: u < at(parts.accepted(p, q, **values), x)
+    return found
 
 
 def of_last(name: str, weights: Callable[..., Floats]) -> Mistake:

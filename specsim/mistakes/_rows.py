@@ -362,7 +362,10 @@ OF_IDS: dict[str, Callable[..., Floats]] = {
 #: Mistakes that many ids show, and few may not; the first parts are those of the catalogue's, the others
 #: those of further versions.
 PARTS: dict[str, list[Parts]] = {
-    "ratio_epsilon": [Parts(lambda p, q, epsilon: ratio(p, q + epsilon))],
+    "ratio_epsilon": [
+        Parts(lambda p, q, epsilon: ratio(p, q + epsilon)),
+        Parts(lambda p, q, epsilon: ratio(p + epsilon, q + epsilon), said=" So it is to p."),
+    ],
     "clamped_draft": [Parts(lambda p, q, epsilon: ratio(p, np.maximum(q, epsilon)))],
     "float16_ratio": [Parts(partial(rounded_ratio, dtype=np.float16))],
     "bfloat16_ratio": [Parts(partial(rounded_ratio, dtype=dtype_of("bfloat16")))],

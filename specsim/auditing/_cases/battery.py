@@ -138,7 +138,10 @@ def _on_chains(declared: Declared, dtype: str) -> list[Case]:
     # calls in the shapes of a server have as many ids
     cases = [_fixed(name, bits) for name in _PAIRS if name != "Zipf 32 000"]
     cases += [_fixed(name, bits) for name in ("own rows", "last token", "nearly certain")]
-    cases += [_opposite(bits), _markov(bits), _fixed("crossed rows", bits)]
+    # as in a test of vLLM: a draft in the opposite order shows shared noise
+    p, text = normalise(np.exp(np.linspace(1.5, -1.5, 16))), "a draft that ranks tokens the other way round"
+    cases.append(_pair("opposite", text, (p, p[::-1]), 2, bits, weight=0.5))
+    cases += [_markov(bits), _fixed("crossed rows", bits)]
     if bits == 24:  # coarser rows cannot hold these
         cases += [_rounded_rows(), _flat_tail(), _ngrams()]
     if declared.lengths:
@@ -175,13 +178,6 @@ def _pair(name: str, purpose: str, rows: Iterable[Any], gamma: int, bits: int, *
 
 #: The fixed pairs by name: those of rules too, and those of verifiers alone.
 _PAIRS, _FOR_VERIFIERS = read_table("pairs").values()
-
-
-def _opposite(bits: int) -> Case:
-    """As in a test of vLLM: a draft in the opposite order shows shared noise."""
-    p = normalise(np.exp(np.linspace(1.5, -1.5, 16)))
-    purpose = "a draft that ranks tokens the other way round"
-    return _pair("opposite", purpose, (p, p[::-1]), 2, bits, weight=0.5)
 
 
 def _rounded_rows() -> Case:

@@ -46,6 +46,8 @@ OFTEN_ACCEPTED, CONTESTED, LONG = 2, KINDS.index("even odds"), 5
 LONGEST = 17
 #: Most rows of a call in which the rows are alike, as those of several samples of one text; half of them.
 MOST_ALIKE = 8
+#: Rows so far apart have the same p and q in this share of a server's blocks, so that what they share shows.
+PERIOD, REPEATED = 16, 1 / 3
 #: Vocabulary from which on a bank has fewer kinds, and how many.
 LARGE, KINDS_IF_LARGE = 5000, 5
 
@@ -187,7 +189,8 @@ class ShapesCase:
         inside = start - block.first + np.arange(steps)
         if self.same_rows:
             of_a_call = uniforms(key, int(Purpose.CONTEXT), block.first, block.rows, gamma + 6)
-            choices = of_a_call.T[inside % block.rows]
+            repeated = self.together and of_a_call[gamma + 5, 0] < REPEATED
+            choices = of_a_call.T[inside % block.rows % (PERIOD if repeated else block.rows)]
         else:
             before = inside[0] % block.rows  # steps of the first call that are not asked for
             choices = uniforms(key, int(Purpose.CONTEXT), start - before, before + steps, gamma + 6).T

@@ -179,8 +179,7 @@ def rare_draft_case(declared: Declared) -> Case | None:
     p, q = np.zeros((2, size))
     p[1:4] = 0.5 - RARE, 0.5, RARE
     q[[1, 2, RARE_TOKEN]] = 0.5 - RARE, 0.5, RARE
-    dtype = declared.dtypes[0]
-    return Case("rare draft", "", TableModel(p), TableModel(q), chain(1), dtype=dtype)
+    return Case("rare draft", "", TableModel(p), TableModel(q), chain(1), dtype=declared.dtypes[0])
 
 
 def rare_rows(calls: VerifierSource, key: Key, steps: int) -> Rows:

@@ -180,8 +180,7 @@ def reproducing(
     """The posterior in which all named mistakes are `reproduced`, if within `TRIED` trials, else of none."""
     right: list[Scored] = []
     for _ in range(TRIED):
-        found = posterior(scored, exact, number)
-        named = [one for one, _ in found.named if one not in right]
+        named = [one for one, _ in posterior(scored, exact, number).named if one not in right]
         tried = [reproduced(one) for one in named]
         better = [
             replace(one, log_likelihood=-np.inf) if mistake is None else replace(one, mistake=mistake)

@@ -217,8 +217,7 @@ def log_probabilities(
 
     normed = norm(f"{layer}.input_layernorm", stream)
     queries, keys, values = (project(f"{layer}.self_attn.{name}_proj", normed) for name in "qkv")
-    mixed = _attend(config, queries, keys, values)
-    stream = stream + project(f"{layer}.self_attn.o_proj", mixed)
+    stream = stream + project(f"{layer}.self_attn.o_proj", _attend(config, queries, keys, values))
     normed = norm(f"{layer}.post_attention_layernorm", stream)
     gate, up = (project(f"{layer}.mlp.{name}_proj", normed) for name in ("gate", "up"))
     stream = stream + project(f"{layer}.mlp.down_proj", gate * (1 + np.tanh(gate / 2)) / 2 * up)

@@ -132,8 +132,7 @@ def table(p: Floats, q: Floats, drafts: int) -> Floats:
 def tables_with(p: Floats, q: Floats, drafts: int, rho_for: Any) -> Floats:
     rows = np.zeros((2 * drafts + 2, p.size))
     for count in range(1, drafts + 1):
-        rho = rho_for(count)
-        kept = np.minimum(q, p / rho)
+        kept = np.minimum(q, p / rho_for(count))
         b = kept.sum()
         factor = (1.0 - power(1.0 - b, count)) / b if b > 0.0 else float(count)
         excess = np.maximum(p - factor * kept, 0.0)
