@@ -125,8 +125,7 @@ def get(name: str) -> Verifier:
                 "point name a function that makes the verifier"
             )
     readers = {parameter: READERS[kind] for parameter, kind in known.items()}
-    values = {} if given is None else read_options(name, given, readers)
-    verifier = made(name, make, **values)
+    verifier = made(name, make, **({} if given is None else read_options(name, given, readers)))
     if not callable(verifier):
         raise ValueError(
             f"{name}: its entry point made {verifier!r}, not a verifier; let it name a function that makes "

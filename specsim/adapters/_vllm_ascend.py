@@ -81,8 +81,7 @@ def verifier(source: str = "") -> Verifier:
 def model_runner_2(source: str = "") -> Verifier:
     """Adapt `rejection_sample` of the model runner V2 in `source`, a clone. Raises EngineMissing."""
     folder = stubs.clone_folder(source, "vllm-ascend:v2", "vllm-project/vllm-ascend", V2)
-    of_vllm = vars(vllm.sampler_v2())
-    given = {"vllm.triton_utils": interpreted(), vllm.MODULE_V2: of_vllm}
+    given = {"vllm.triton_utils": interpreted(), vllm.MODULE_V2: vars(vllm.sampler_v2())}
     return vllm.adapt_v2(stubs.part(folder, V2, given=given).rejection_sample)
 
 

@@ -227,8 +227,7 @@ class Shown:
 
     def to_pandas(self) -> Any:
         """The rows of the result as a pandas data frame. Raises ModuleNotFoundError without pandas."""
-        pandas = needed("pandas", "to_pandas", "pandas")
-        return pandas.DataFrame.from_records(self.records())
+        return needed("pandas", "to_pandas", "pandas").DataFrame.from_records(self.records())
 
     def to_csv(self, path: PathLike | None = None) -> str | None:
         """The rows of the result as CSV with a line of names: as text, or written to the file `path`.

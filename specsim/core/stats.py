@@ -203,8 +203,7 @@ def log_pooled_e_values(counts: Ints, pmf: Floats, starts: Ints, log_ratios: Flo
     against_all = _log_mean_exp(_log_ratios(counts, pmf, starts).sum(axis=1))
     if log_ratios is None:
         return against_all
-    known = _log_mean_exp(counts @ log_ratios.T)
-    return np.logaddexp(against_all, known) - np.log(2.0)
+    return np.logaddexp(against_all, _log_mean_exp(counts @ log_ratios.T)) - np.log(2.0)
 
 
 def log_shared(ratios: Floats) -> Floats:

@@ -57,8 +57,7 @@ def block_test(u: Floats, x: Ints, p: Floats, q: Floats, scales: Scales = scales
 
 def scaled_rows(x: Ints, p: Floats, q: Floats, scales: Scales = scales) -> tuple[Floats, Floats]:
     """b·p where a residual is drawn from, p for the bonus."""
-    b = scales(x, p[:, :-1], q)
-    return np.concatenate([b[:, :-1, None] * p[:, :-1], p[:, -1:]], axis=1), q
+    return np.concatenate([scales(x, p[:, :-1], q)[:, :-1, None] * p[:, :-1], p[:, -1:]], axis=1), q
 
 
 def product_test(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:

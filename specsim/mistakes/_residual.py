@@ -55,8 +55,7 @@ def without_all_drafted(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
 
 def target_if_any_empty(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
     """Where a residual of any row of the call has no mass all rows are recovered from p."""
-    empty = ~(p[:, :-1] > q).any(axis=2)
-    return p, np.zeros_like(q) if empty.any() else q
+    return p, q if (p[:, :-1] > q).any(axis=2).all() else np.zeros_like(q)
 
 
 def padding_wins(

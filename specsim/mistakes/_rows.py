@@ -108,8 +108,7 @@ def _at_ids(rows: Floats, ids: Ints) -> Floats:
 
 def whole_tiles(rows: Floats, size: float) -> Floats:
     """The weights without those of an incomplete last tile of `size` ids, unless it is the only one."""
-    number = rows.shape[1] // int(size)
-    return np.where(np.arange(rows.shape[1]) < (number or 1) * size, rows, 0.0)
+    return np.where(np.arange(rows.shape[1]) < (rows.shape[1] // int(size) or 1) * size, rows, 0.0)
 
 
 def in_tiles(rows: Floats, size: float) -> Floats:

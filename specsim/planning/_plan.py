@@ -148,8 +148,7 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, max_gamma: i
     if c_hat is not None:
         check_between("c_hat", c_hat, 0.0, math.inf, "ratio")
     cost = ConstantRatio(c)
-    operations = ConstantRatio(c if c_hat is None else c_hat).c
-    choices = _choices(alphas, cost, operations, max_gamma)
+    choices = _choices(alphas, cost, ConstantRatio(c if c_hat is None else c_hat).c, max_gamma)
     best = max(choices, key=lambda choice: choice.improvement)
     return Plan(
         alphas=tuple(alphas.tolist()),

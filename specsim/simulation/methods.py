@@ -187,8 +187,7 @@ def best(pair: Pair, nodes: int, depth: int, size: float) -> Drafting:
     alpha = float(np.mean(theory.acceptance_rate(*context_rows(*pair))))
     ranks = [alpha * (1.0 - alpha) ** rank for rank in range(min(SIBLINGS, nodes))]
     tree = models.best_tree(ranks, nodes, depth)
-    levels = np.bincount(tree.depths)
-    return Drafting(pair, tree, tuple(levels[:-1].tolist()), size)
+    return Drafting(pair, tree, tuple(np.bincount(tree.depths)[:-1].tolist()), size)
 
 
 #: Ranks of a head that are considered, and how many places of the text lie between two that are counted.
@@ -215,8 +214,7 @@ def accuracies(pair: Pair, heads: int) -> Floats:
     seen = text[places[:, None] + np.arange(-order, 0)]
     found = np.zeros((heads, min(RANKS, pair.target.vocab_size)))
     for head in range(heads):
-        rows = rows_ahead(pair.draft, seen, head)
-        ranked = np.argsort(-rows, axis=1, kind="stable")[:, :RANKS]
+        ranked = np.argsort(-rows_ahead(pair.draft, seen, head), axis=1, kind="stable")[:, :RANKS]
         found[head] = (ranked == text[places + head][:, None]).mean(axis=0)
     return np.minimum.accumulate(found, axis=1)
 

@@ -570,9 +570,11 @@ def test_only_a_lossy_rule_can_be_declared():
     refuses("only verifiers of chains", declares, rule="typical", tree=True)
 
 
-@pytest.mark.parametrize("name", ["residual_floor:threshold=0.05", "resamples_target"])
+@pytest.mark.parametrize(
+    "name", ["residual_floor:threshold=0.05", "resamples_target", "residual_next_draft_row"]
+)
 def test_a_mistake_where_p_and_q_are_close_or_there_is_no_q_is_named(name):
-    of_close_rows, no_q = mistakes.get(name).function, name == "resamples_target"
+    of_close_rows, no_q = mistakes.get(name).function, ":" not in name
 
     @declares(one_hot=no_q)
     def wrong(draft_tokens, p, q, rng):
@@ -583,8 +585,10 @@ def test_a_mistake_where_p_and_q_are_close_or_there_is_no_q_is_named(name):
     with open_subject(wrong, 1, 60) as subject:
         plan = subject.plan([case.name for case in subject.cases].index("two-point"), "smoke")
         results = [run_case(subject, CaseRun(plan, SEED, ALARM)).result()]
-        found = diagnose_failed(subject, results, "smoke", SEED, some(name, "absolute_residual", "lenience"))
+        known = some(name, "absolute_residual", "lenience", "recovers_from_next_row")
+        found = diagnose_failed(subject, results, "smoke", SEED, known)
     assert first(found) == name.partition(":")[0]
+    assert len(found.named) == 1
     assert found.evidence.startswith(
         "It does so where q is None; with q its steps are exact." if no_q else "Ev"
     )

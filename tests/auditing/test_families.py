@@ -95,3 +95,30 @@ def test_what_is_right_in_small_cases_shows_where_the_audit_failed(results, said
     failed = [one for one in results if one.findings]
     found = families.of_cases(SimpleNamespace(failed=failed, results=results, subject=subject))
     assert (said in found[0]) if said else found == NOTHING
+
+
+def paired(apart, log10_e):
+    where = f"the first tokens of rows {apart} with the same p and q, ordered by id"
+    return SimpleNamespace(where=where, log10_e=log10_e)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (
+            [("1 apart in a call", 0.4), ("32 apart in a call", 11.0), ("half a call apart", 6.0)],
+            "It shows in rows 32 apart and rows half a call apart.",
+        ),
+        ([("32 apart in a call", 11.0), ("half a call apart", 5.0)], "It shows in rows 32 apart."),
+        (
+            [("at the same place of calls 8 apart", 30.0)],
+            "It shows in rows at the same place of calls 8 apart.",
+        ),
+        ([("32 apart in a call", 3.9)], ""),
+        ([], ""),
+    ],
+)
+def test_how_far_apart_dependent_rows_are_is_said(pairs, said):
+    failed = [case_of("a", 8, True, [paired(*one) for one in pairs], "calls")]
+    found = families.of_pairs(SimpleNamespace(failed=failed))
+    assert found == ((said, families.OF_PAIRS[1]) if said else NOTHING)

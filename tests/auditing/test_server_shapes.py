@@ -1,6 +1,7 @@
 """Cases in the shapes of a server: many rows over a large vocabulary, and what an audit says of them."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from verifiers import verify
 from specsim import audit, mistakes
 from specsim.adapters._contract import Declared
 from specsim.auditing import Verdict
-from specsim.auditing._cases.shapes import ORDERS, SERVER_KINDS, shape_cases
+from specsim.auditing._cases.shapes import ORDERS, PERIOD, SERVER_KINDS, shape_cases
 from specsim.auditing._checks.shapes import CALLS_APART
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._report.text import power_by_shape, unseen_lines
@@ -86,6 +87,38 @@ def test_uniforms_of_16_bits_are_found_by_the_ids_that_they_draw_too_often():
     (finding,) = judged(in_calls_of_a_server("coarse_draw", bits=16), SERVER, 4).findings
     assert "tokens ordered by draws of 16 bits" in str(finding)
     assert not judged(in_calls_of_a_server("coarse_draw", bits=30), SERVER, 4).findings
+
+
+def test_in_some_blocks_of_a_server_rows_far_apart_have_the_same_p_and_q():
+    case, repeated = CASES[SERVER], []
+    for number in range(20):
+        for block in case.round(KEY, number):
+            if block.rows >= 64:
+                places = case.rows(KEY, block, block.first, block.steps).places
+                calls = places.reshape(block.calls, block.rows, -1)
+                assert (calls == calls[0]).all()
+                repeated.append((calls == calls[:, np.arange(block.rows) % PERIOD]).all())
+                assert repeated[-1] or (calls[:, PERIOD:] == calls[:, :-PERIOD]).mean() < 0.9
+    assert 0.15 < np.mean(repeated) < 0.5
+
+
+@pytest.mark.slow
+def test_noise_that_rows_32_apart_share_is_found():
+    """As where a workspace holds the noise of 32 rows, and further rows use it again."""
+
+    def of_a_workspace(draft_tokens, p, q, rng, size=32):
+        noise = rng.standard_exponential((min(len(p), size), p.shape[2]))
+        emitted = verify(draft_tokens, p, q, rng)
+        last = (emitted >= 0).sum(axis=1) - 1
+        for row, n in enumerate(last):
+            left = np.maximum(p[row, n] - (q[row, n] if n < q.shape[1] else 0.0), 0.0)
+            weights = left if left.any() else p[row, n]
+            emitted[row, n] = (weights / noise[row % size]).argmax()
+        return emitted
+
+    (finding,) = judged(of_a_workspace, SERVER, 7).findings
+    assert "rows 32 apart in a call with the same p and q" in str(finding)
+    assert not judged(partial(of_a_workspace, size=256), SERVER, 7).findings
 
 
 def test_sums_of_tiles_in_half_precision_show_in_an_order_of_their_own():

@@ -52,8 +52,7 @@ def rows_by_token(model: Model) -> Floats | None:
     """The rows of `model` after each token, [V, V], or its only row [1, V]; None if it reads more."""
     if model.order > 1 or model.vocab_size > TABLE_VOCABULARY or getattr(model, "reads_all", False):
         return None
-    contexts = np.arange(model.vocab_size if model.order else 1, dtype=np.int32)[:, None]
-    return model.rows(contexts)
+    return model.rows(np.arange(model.vocab_size if model.order else 1, dtype=np.int32)[:, None])
 
 
 def tables_of(case: Case) -> tuple[Floats, Floats]:

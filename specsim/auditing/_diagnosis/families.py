@@ -4,6 +4,7 @@ In the diagnostic cases each part of a step is compared with that of the exact v
 and nothing is said unless each is clearly wrong or right. What is right there shows in the cases, and the
 shapes of calls, that failed."""
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -28,8 +29,10 @@ TESTS, RECOVERED, BONUS = PARTS = ("the tests of drafted tokens", "the token aft
 #: Where to look by the axis of the shapes of calls, and by the parts that are wrong.
 OF_AXES, OF_PARTS = (read_table("diagnosis")[name] for name in ("axes", "parts"))
 #: Where steps are right if p and q are the same, by whether only rows of a call that differ are wrong; and
-#: where the tests are right, and the last token depends on drafted ones.
-*OF_ROWS, SHARED = ((said, where) for said, where in read_table("diagnosis")["families"])
+#: where the tests are right, and the last token depends on drafted ones; of lengths; of rows so far apart.
+*OF_ROWS, SHARED, OF_LENGTHS, OF_PAIRS = map(tuple, read_table("diagnosis")["families"])
+#: The table of a pair of rows, and the log10 e-value from which on it is clear.
+PAIRED, CLEAR = re.compile("the first tokens of (rows .*?)( in a call)?( with .*)?, ordered"), 4.0
 
 
 def of_steps(seen: Sequence[tuple[Case, Ints]], exact: Sequence[Mistake]) -> Family:
@@ -85,11 +88,20 @@ def of_cases(audited: Audited) -> Family:
     failed = sorted(audited.failed, key=lambda one: -one.largest_log10_e)
     passed = [one.vocab_size for one in audited.results if not one.findings and one.powerful]
     if all(getattr(audited.subject.case(one.case), "uneven", False) for one in failed):
-        return "Steps are wrong only where drafts of a call differ in length.", "packs, pads or offsets them"
+        return OF_LENGTHS
     if passed and (least := min(one.vocab_size for one in failed)) > max(passed):
         return f"Steps are wrong from {least:,} ids on, right up to {max(passed):,}.", OF_AXES["vocabulary"]
     families = (_of_axes(one.tables) for one in failed if one.kernel == CALLS)
     return next((one for one in families if one != NOTHING), NOTHING)
+
+
+def of_pairs(audited: Audited) -> Family:
+    """How far apart in calls of changing shape those rows are that depend on each other most clearly."""
+    tables = [table for one in audited.failed for table in one.tables]
+    pairs = [(one.log10_e, found[1]) for one in tables if (found := PAIRED.match(one.where))]
+    clear = [where for log10_e, where in pairs if log10_e > max(CLEAR, max(pairs)[0] / 2.0)]
+    said, where = OF_PAIRS
+    return (said.format(" and ".join(dict.fromkeys(clear))), where) if clear else NOTHING
 
 
 def _of_axes(tables: Sequence[TableResult]) -> Family:

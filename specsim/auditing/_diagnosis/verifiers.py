@@ -138,12 +138,11 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
     if not found.named:
         if elsewhere := _elsewhere(of_law, audited, seen, exact_there):
             return elsewhere
-        said, code = families.of_steps(seen, EXACT)
-        if not said and exact_there:
-            said, code = families.of_cases(audited)
-        look = f"Look at where the code {code}." if code else ""
+        family = families.of_steps(seen, EXACT)
+        if family == families.NOTHING and exact_there:
+            family = families.of_cases(audited)
         reason = odds.ELSEWHERE if exact_there else odds.OTHERWISE
-        return odds.conclude(found, done * len(cases), reason, (said, look))
+        return odds.conclude(found, done * len(cases), reason, family)
     if (few := _too_few(found.named[0][0].mistake, seen)) is not None:
         reason = TOO_FEW if few else odds.ELSEWHERE
         return _in_large_rows(of_law, audited) or odds.conclude(None, done * len(cases), reason)
@@ -366,7 +365,8 @@ def _between_steps(mistakes: Sequence[Mistake], audited: Audited, steps: int, re
     right = independent(audited.subject.declared)
     exact = odds.Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
     reproduced = partial(_reproduced, audited=audited, versions=_alone)
-    return odds.conclude(odds.reproducing(known, [exact], max(len(among), 1), reproduced), steps, reason)
+    found = odds.reproducing(known, [exact], max(len(among), 1), reproduced)
+    return odds.conclude(found, steps, reason, families.of_pairs(audited))
 
 
 def _evidence(best: odds.Scored, seen: Outcomes, subject: VerifierSubject, root: int) -> tuple[str, str]:

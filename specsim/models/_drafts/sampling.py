@@ -23,8 +23,7 @@ def sibling_laws(way: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple
     """Every ordered draw of `count` siblings from q, with its probability, which is positive."""
     if way in DISTINCT and count > len(q):
         raise ValueError(f"count: {count} distinct siblings cannot be drawn from {len(q)} tokens; give fewer")
-    sure = {"top": count, "top and sample": count - 1}.get(way, 0)
-    first = tuple(rank_tokens(q)[:sure])
+    first = tuple(rank_tokens(q)[: {"top": count, "top and sample": count - 1}.get(way, 0)])
 
     def extend(drawn: tuple[int, ...], probability: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
         if len(drawn) == count:
