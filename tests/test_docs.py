@@ -499,7 +499,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         f"{right + rest} right ones was accused."
     )
     assert accused == other == 0
-    for each, missed in (("eleventh", 2), ("twelfth", 0), ("fourteenth", 1)):
+    for each, missed in (("eleventh", 2), ("twelfth", 0), ("fourteenth", 1), ("fifteenth", 1)):
         (caught, large), (accused, right) = found_of(each, kinds[0], 0.02), found_of(each, kinds[2])
         said.append(f"found {caught} of {large}. None of the {right} right ones was accused.")
         assert (accused, large - caught) == (0, missed)
@@ -510,7 +510,10 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         found_of("thirteenth", kind, tv) for kind, tv in ((kinds[0], 0.02), (kinds[2], 0))
     )
     said.append(f"found {caught} of {large}. **Of the {right} right ones {accused} were called biased.**")
-    for each in ("ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth"):
+    (caught, large) = found_of("sixteenth", kinds[0], 0.02)
+    said.append(f"quick found {caught} of {large}.")
+    later = ("ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth")
+    for each in later:
         found, rows, _ = outcomes_of(f"diagnosed_{each}")
         said.append(
             f"{rows - found[None]} could be diagnosed, {found['right'] + found['wrong']} were given a name, and {found['right']} "

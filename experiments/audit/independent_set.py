@@ -67,10 +67,12 @@ ARCHIVES = {
     "twelfth.zip": "62c91feef3f99c54a791dfa99a34e8806ea08e90848c546779efbe8bc6e55999",
     "thirteenth.zip": "d0dd6fc3540ead2a3e58e45ad1acf0fd4bf778540e03f466c8f38d36e91a8588",
     "fourteenth.zip": "81208e3e700e718d5469f6b12eac0a7c6b9d1416f54a98e15e9b64a2554f862e",
+    "fifteenth.zip": "968db2ae1b5f8a58da718f29ed6412a3035d70f51fa7c2e5715024dbf743b271",
+    "sixteenth.zip": "e1a6b3e1f317d017545b5f588c4a99ad05d4e299bee97b006c7288cc53cce2f2",
 }
 SETS = (
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
-    "eleventh", "twelfth", "thirteenth", "fourteenth",
+    "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth",
 )  # fmt: skip
 
 
