@@ -116,8 +116,8 @@ def test_noise_that_rows_32_apart_share_is_found():
             emitted[row, n] = (weights / noise[row % size]).argmax()
         return emitted
 
-    (finding,) = judged(of_a_workspace, SERVER, 7).findings
-    assert "rows 32 apart in a call with the same p and q" in str(finding)
+    findings = judged(of_a_workspace, SERVER, 7).findings
+    assert any("rows 32 apart in a call with the same p and q" in str(finding) for finding in findings)
     assert not judged(partial(of_a_workspace, size=256), SERVER, 7).findings
 
 
