@@ -139,5 +139,6 @@ def audit_figure(audit: Audit) -> Figure:
         found = worst and any(case.findings for case in audit.cases)
         figure = deviation_figure(worst[0]) if found else power_figure(audit)
         title = f"{headline(audit)}\n{worst[0].title(audit)}" if found else headline(audit)
+        title = title.encode(errors="backslashreplace").decode()  # no font has a lone surrogate
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
         return figure

@@ -139,8 +139,7 @@ def _typical(rows: Floats, mass: float) -> NDArray[np.bool_]:
 def _near_the_top(rows: Floats, deviations: float) -> NDArray[np.bool_]:
     """The tokens at most a number of standard deviations of all logits below the largest."""
     logs = np.log(rows, where=rows > 0.0, out=np.full_like(rows, np.nan))
-    least = np.nanmax(logs, axis=1) - deviations * np.nanstd(logs, axis=1)
-    return logs >= least[:, None]
+    return logs >= (np.nanmax(logs, axis=1) - deviations * np.nanstd(logs, axis=1))[:, None]
 
 
 TRUNCATIONS: dict[str, Callable[[Floats, float], NDArray[np.bool_]]] = {
