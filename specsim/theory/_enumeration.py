@@ -150,7 +150,8 @@ def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
     """
     if check_count("length", length, 0, MAX_NODES) == 0:
         return {(): Fraction(1)}
-    p_rows, given = _rows_of(target), tuple(context)
+    p_rows = _rows_of(target)
+    given = tuple(check_count("context", token, 0, target.vocab_size - 1) for token in context)
     drafts = chain(length).drafts(lambda seen, ahead: p_rows(given + seen))
     return {tokens: as_fraction(mass) for tokens, mass in drafts}
 

@@ -214,8 +214,7 @@ def _state(layout: Layout) -> dict[str, Tensor]:
         gate[slots, one] -= GATE / scale
     value[:bits, layout.code] = GATE * np.eye(bits) / scale
     value[bits : 2 * bits, layout.code] = -GATE * np.eye(bits) / scale
-    constant = np.arange(2 * bits, bits + size // 4)
-    value[constant, one] = GATE / scale
+    value[np.arange(2 * bits, bits + size // 4), one] = GATE / scale
     always[:, one] = GATE / scale
     taps = zeros(3 * size, 1, TAPS)
     taps[:size, 0, -1] = taps[2 * size :, 0, -1] = taps[size : 2 * size, 0, -2] = 1

@@ -223,12 +223,13 @@ def simulate_policies(
     >>> run.tokens, run.steps + run.accepted
     (5000, 5000)
     """
-    chosen = list(policies)
-    if not chosen:
-        raise ValueError("policies: none given; give at least one, such as [Constant(5)]")
-    for policy in chosen:
+    chosen = list[Policy]()
+    for policy in policies:  # of anything else there may be no end
         if not isinstance(policy, Policy):
             raise TypeError(f"policies: {policy!r} is not a policy; give such as Constant(5)")
+        chosen.append(policy)
+    if not chosen:
+        raise ValueError("policies: none given; give at least one, such as [Constant(5)]")
     if not 2 <= blocks <= len(log):
         raise ValueError(f"blocks: {blocks} is outside [2, {len(log)}]; give fewer, or a longer log")
     if len(constants) == 0:

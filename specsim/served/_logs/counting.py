@@ -240,8 +240,7 @@ def _level(counts: Ints, unseen: int) -> Ints:
     sizes = np.arange(1, len(filled) + 1)
     need = sizes * filled - np.cumsum(filled)  # to fill the lowest up to each
     many = int(np.searchsorted(need, unseen, side="right"))
-    total = int(filled[:many].sum()) + unseen
-    share, rest = divmod(total, many)
+    share, rest = divmod(int(filled[:many].sum()) + unseen, many)
     filled[:many] = share
     filled[:rest] += 1
     return filled
