@@ -66,8 +66,7 @@ class Session:
         order, branches = self.model.order, np.asarray(paths, dtype=np.int64).tolist()
         whole = getattr(self.model, "reads_all", False)
         recent = self._consumed[0 if whole else max(0, len(self._consumed) - order) :]
-        joined = [[*recent, *path] for path in branches]
-        histories = [read_by(self.model, path) for path in joined]
+        histories = [read_by(self.model, [*recent, *path]) for path in branches]
         width = len(histories[0]) if histories else order
         return rows_ahead(self.model, _histories(histories, width), ahead)
 

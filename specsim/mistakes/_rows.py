@@ -239,8 +239,7 @@ def draft_numbers_in_check(pair: Pair) -> Floats:
     """The draft is drawn by inverse CDF in the order of ids, and accepted if the same number is below p/q."""
     p, q = pair.p, pair.q
     ends = np.cumsum(q, axis=1)
-    limit = np.divide(p, q, out=np.zeros_like(p), where=q > 0.0)
-    kept = np.clip(limit - (ends - q), 0.0, q)
+    kept = np.clip(np.divide(p, q, out=np.zeros_like(p), where=q > 0.0) - (ends - q), 0.0, q)
     return pair.emitted(kept, np.ones_like(p))
 
 

@@ -68,7 +68,11 @@ class OfTarget:
 @checked
 def check_pair(target: Any, draft: Any) -> None:
     """Raise TypeError unless target and draft are two models, ValueError unless they have one vocabulary."""
-    if not (isinstance(target, Model) and isinstance(draft, Model)):
+    try:
+        models = isinstance(target, Model) and isinstance(draft, Model)
+    except Exception as error:  # attributes may raise anything
+        raise TypeError(f"target, draft: their attributes raise {error!r}; give two models") from error
+    if not models:
         raise TypeError("target and draft differ in kind; give two models, such as TableModel([1/2, 1/2])")
     if target.vocab_size != draft.vocab_size:
         sizes = f"{target.vocab_size} and {draft.vocab_size}"

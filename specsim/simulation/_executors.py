@@ -312,8 +312,7 @@ class Spans:
     def learn(self, steps: int, seconds: float) -> None:
         """A span of `steps` took `seconds`."""
         fitting = int(steps * SPAN_SECONDS / max(seconds, 1e-9)) // self._chunk
-        longest = GROWTH * max(1, steps // self._chunk)
-        self._chunks = max(1, min(fitting, longest))
+        self._chunks = max(1, min(fitting, GROWTH * max(1, steps // self._chunk)))
 
 
 _jobs: dict[str, tuple[Batches, Tally]] = {}

@@ -107,8 +107,7 @@ def batches(rows: list[Row]) -> Iterator[tuple[slice, Batch]]:
     """A bounded number of rows at a time: their slice, and them as arrays."""
     first = 0
     while first < len(rows):
-        size = max(1, AT_ONCE // max(1, len(rows[first].logprobs)))
-        part = rows[first : first + size]
+        part = rows[first : first + max(1, AT_ONCE // max(1, len(rows[first].logprobs)))]
         width = max(len(row.logprobs) for row in part)
         p = np.full((len(part), width), -np.inf)
         shared = np.zeros(p.shape, dtype=bool)
