@@ -348,7 +348,8 @@ def test_seeds_with_places_added_meet_those_of_others():
         return given(draft_tokens, p, q, rng, u)
 
     result = on_case(verify, "shapes, few ids", "quick")
-    assert "of a row and the first token of the next row" in text(result)
+    # the second token of a row and the first one of the next have one number
+    assert "token 2 of a row and the first token of the next row of the call" in text(result)
 
 
 def test_uniforms_that_are_ignored_break_the_promise():

@@ -8,6 +8,7 @@ import pytest
 from specsim import mistakes
 from specsim.adapters._contract import Declared
 from specsim.auditing._checks.outcomes import diagnostic_cases, path_of
+from specsim.auditing._checks.shapes import CALLS_APART, DISTANCES, _pair_names
 from specsim.auditing._diagnosis import families
 from specsim.auditing._diagnosis.families import BONUS, NOTHING, OF_ROWS, RECOVERED, SHARED, TESTS
 from specsim.auditing._diagnosis.reproduction import predict
@@ -95,6 +96,12 @@ def test_what_is_right_in_small_cases_shows_where_the_audit_failed(results, said
     failed = [one for one in results if one.findings]
     found = families.of_cases(SimpleNamespace(failed=failed, results=results, subject=subject))
     assert (said in found[0]) if said else found == NOTHING
+
+
+def test_each_table_of_rows_and_calls_is_known_by_its_name():
+    names = [one for one in _pair_names() if one.startswith("the first tokens of")]
+    assert len(names) == len(DISTANCES) + len(CALLS_APART)
+    assert all(families.PAIRED.match(f"{one}, ordered by id")[1] in one for one in names)
 
 
 def paired(apart, log10_e):

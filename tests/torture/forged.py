@@ -22,6 +22,7 @@ from command_lines import smaller_audits
 from flips import make_files
 from judging import answer_of
 from pyarrow import parquet
+from safetensors import SafetensorError
 
 import specsim
 from specsim import engines, open_planted, open_trace, traces
@@ -106,7 +107,8 @@ FORMATS = {
 def _mangled(path, rng):
     """A file with other values, or cut, joined and encoded otherwise."""
     read, write = FORMATS[path.suffix]
-    with suppress(Exception):  # some values cannot be written, and libraries say so in errors of their own
+    # some values cannot be written
+    with suppress(TypeError, ValueError, KeyError, AttributeError, csv.Error, SafetensorError):
         _array(values, rng, None) if isinstance(values := read(path), dict) else change(values, rng)
         write(path, values)
     content = path.read_bytes()

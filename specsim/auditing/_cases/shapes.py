@@ -189,8 +189,8 @@ class ShapesCase:
         inside = start - block.first + np.arange(steps)
         if self.same_rows:
             of_a_call = uniforms(key, int(Purpose.CONTEXT), block.first, block.rows, gamma + 6)
-            repeated = self.together and of_a_call[gamma + 5, 0] < REPEATED
-            choices = of_a_call.T[inside % block.rows % (PERIOD if repeated else block.rows)]
+            period = PERIOD if self.together and of_a_call[gamma + 5, 0] < REPEATED else block.rows
+            choices = of_a_call.T[inside % block.rows % period]
         else:
             before = inside[0] % block.rows  # steps of the first call that are not asked for
             choices = uniforms(key, int(Purpose.CONTEXT), start - before, before + steps, gamma + 6).T
