@@ -82,6 +82,15 @@ def in_calls_of_a_server(mistake, **values):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["product_of_ratios", "residual_next_draft_row"])
+def test_mistakes_of_later_places_are_found(name):
+    """Such a product errs in both directions, and hardly on average: it shows by p/q of the tokens before."""
+    where = [str(finding) for finding in judged(in_calls_of_a_server(name), SERVER, 16).findings]
+    wanted = "p/q of the tokens before" if name == "product_of_ratios" else "tokens ordered by p/q"
+    assert any(wanted in finding for finding in where)
+
+
+@pytest.mark.slow
 def test_uniforms_of_16_bits_are_found_by_the_ids_that_they_draw_too_often():
     """Which ids these are has nothing to do with p, q or the id; uniforms of 30 bits are fine enough."""
     (finding,) = judged(in_calls_of_a_server("coarse_draw", bits=16), SERVER, 4).findings
@@ -116,9 +125,9 @@ def test_noise_that_rows_32_apart_share_is_found():
             emitted[row, n] = (weights / noise[row % size]).argmax()
         return emitted
 
-    findings = judged(of_a_workspace, SERVER, 7).findings
+    findings = judged(of_a_workspace, SERVER, 16).findings
     assert any("rows 32 apart in a call with the same p and q" in str(finding) for finding in findings)
-    assert not judged(partial(of_a_workspace, size=256), SERVER, 7).findings
+    assert not judged(partial(of_a_workspace, size=256), SERVER, 16).findings
 
 
 def test_sums_of_tiles_in_half_precision_show_in_an_order_of_their_own():

@@ -141,7 +141,7 @@ def test_images_and_pairs_are_those_of_a_plain_computation():
         v = uniforms(KEY, int(Purpose.COUNT), batch.first, len(batch.accepted), block.gamma + 2)
         firsts, bonuses, placed = [], [], []
         for s in range(len(batch.accepted)):
-            previous = None
+            ratio = 1.0
             bonuses.append(None)
             placed.append([])
             contested = [i for i in range(block.gamma) if rows.places[s, i] == KINDS.index("even odds")]
@@ -196,9 +196,12 @@ def test_images_and_pairs_are_those_of_a_plain_computation():
                     else "first after a smaller one"
                 )
                 values.append(("call", after))
-                if previous is not None:
-                    values.append(("the token before", f"in quarter {int(previous * 4) + 1}"))
-                previous = image[0]
+                if 0 < i < block.gamma:
+                    named = ("below 1/2", "1/2 to 1", "1 to 2", "2 or more")
+                    values.append(
+                        ("p/q of the tokens before", named[np.searchsorted((0.5, 1, 2), ratio, side="right")])
+                    )
+                ratio *= p[x] / q[x] if q[x] else 1.0
                 for value in values:
                     for order in range(4):
                         images[tally.axes.code[value], order, int(image[order] * 16)] += 1
@@ -287,7 +290,7 @@ def test_a_right_verifier_has_no_finding(shaped):
     assert len({table.where for table in shapes}) == len(shapes)
     assert {table.where.partition(":")[0] for table in shapes} == {
         "rows of a call", "γ", "vocabulary", "row of its call", "call", "place in the step", "kind of row",
-        "the token before", "last drafted of γ", "bonus of γ", "distance of two contested places",
+        "p/q of the tokens before", "last drafted of γ", "bonus of γ", "distance of two contested places",
         "rows and γ", "tokens", "drafted after the first 16", "kind of row of a bonus",
     }  # fmt: skip
 
@@ -513,7 +516,7 @@ def test_the_report_says_what_each_axis_can_detect(shaped):
     rows = {row["axis"]: row["value: detectable TV"] for row in power_by_axis(shaped)}
     assert [*rows] == [
         "vocabulary", "row of its call", "call", "place in the step", "drafted after the first 16",
-        "last drafted of γ", "bonus of γ", "kind of row", "kind of row of a bonus", "the token before", "distance of two contested places",
+        "last drafted of γ", "bonus of γ", "kind of row", "kind of row of a bonus", "p/q of the tokens before", "distance of two contested places",
     ]  # fmt: skip
     said = dict(part.rsplit(": ", 1) for part in rows["call"].split(", ") if ": " in part)
     tables = {table.where: table for table in shaped.cases[0].tables}

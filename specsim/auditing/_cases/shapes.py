@@ -39,8 +39,8 @@ COARSE, TILE = 2**16, 32
 #: Rows of a softmax sum to 1 only to rounding.
 KINDS, SERVER_KINDS = (tuple(read_table("shapes")[name]) for name in ("kinds", "server_kinds"))
 #: The last kinds are accepted often: a quarter of the longer drafts have only these, so that late places are
-#: reached; and the length of such a draft. Half have the last kind but at two *contested* places, where the
-#: uniform alone decides, so that what two tests share is seen at any distance.
+#: reached (of a server's three quarters, but for one place); and the length of such a draft. Half have the last
+#: kind but at two *contested* places, where the uniform alone decides, so that what two tests share is seen.
 OFTEN_ACCEPTED, CONTESTED, LONG = 2, KINDS.index("even odds"), 5
 #: γ from which on only the last kind is accepted often enough to reach the last places.
 LONGEST = 17
@@ -206,6 +206,9 @@ class ShapesCase:
             easy = sort < (0.75 if self.together else 0.25)
             often = OFTEN_ACCEPTED if gamma < LONGEST else 1
             scores[easy] = kinds - often + scores[easy] * (often / kinds)
+            if self.together:
+                one = (choices[easy, gamma + 3] * (gamma + 1)).astype(int)
+                scores[easy, one] = choices[easy, one] * kinds
         if gamma >= LONG and self.contested:
             two = np.flatnonzero((sort >= 0.25) & (sort < 0.75))
             apart[0, two] = 1 + choices[two, gamma + 3] * (gamma - 1)

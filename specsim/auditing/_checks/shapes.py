@@ -94,7 +94,7 @@ class Axes:
             "bonus of γ": _classes(GAMMAS, case.gamma),
             "kind of row": case.kinds,
             OF_BONUSES: case.kinds,
-            "the token before": [f"in quarter {k + 1}" for k in range(QUARTERS)],
+            "p/q of the tokens before": ("below 1/2", "1/2 to 1", "1 to 2", "2 or more"),
             CONTESTED_APART: [str(k) for k in range(1, case.gamma) if case.contested],
             ROWS_AND_GAMMA: [
                 f"{rows} rows, γ {gamma}"
@@ -131,7 +131,7 @@ class Axes:
             self.first("bonus of γ") + gamma,
             self.first("kind of row"),
             self.first(OF_BONUSES),
-            self.first("the token before"),
+            self.first("p/q of the tokens before"),
             self.first(CONTESTED_APART) if self.case.contested else 0,
         )
 
@@ -210,10 +210,10 @@ class ShapesTally:
         v = uniforms(key, int(Purpose.COUNT), batch.first, steps, gamma + 2)
         longest = np.full(steps, gamma) if rows.lengths is None else rows.lengths
         orders = len(self.case.orders)
-        first, bonus = np.empty((orders, steps)), np.full((orders, steps), -1.0)
+        first, bonus = np.full((2, orders, steps), -1.0)
         later = np.full((len(PLACES), len(PAIRED), steps), -1.0)
         impossible = np.zeros(self.case.positions, dtype=np.int64)
-        drafts = rows.places, rows.apart, longest, rows.bank.p, rows.bank.below
+        drafts = rows.places, rows.apart, longest, rows.bank.p, rows.bank.q, rows.bank.below
         codes = self.axes.codes(rows.block, rows.inside)
         count_images(batch.tokens, v, drafts, codes, (counts["images"], impossible, first, bonus, later))
         counts["impossible"] += impossible
@@ -232,10 +232,10 @@ class ShapesTally:
 def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-def]
     """Count the images of tokens[γ+1, B], which the uniforms v[γ+1, B] spread over the mass of each token.
 
-    `drafts` are places[B, γ+1], apart[2, B], longest[B], and p, below of the bank; `counts` images[code,
+    `drafts` are places[B, γ+1], apart[2, B], longest[B], and p, q, below of the bank; `counts` images[code,
     order, bin], impossible[γ+1], and the images first, bonus[order, B] and those later[place, order, B] of
     `PLACES` in the orders `PAIRED`, -1 for no token or an impossible one."""
-    places, apart, longest, p, below = drafts
+    places, apart, longest, p, q, below = drafts
     images, impossible, first, bonus, later = counts
     of_block, of_rows = codes.of_block, codes.of_rows
     found = np.empty(of_block.size + of_rows.shape[1] + 8, np.int64)
@@ -247,7 +247,7 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
             if of_rows[s, j] >= 0:
                 found[shared] = of_rows[s, j]
                 shared += 1
-        before = -1.0
+        before = 1.0
         for i in range(tokens.shape[0]):
             x = tokens[i, s]
             if x < 0:
@@ -256,9 +256,6 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
             mass = p[k, x]
             if mass == 0.0:
                 impossible[i] += 1
-                if i == 0:
-                    first[:, s] = -1.0
-                before = -1.0
                 continue
             found[shared], found[shared + 1] = codes.place + 2 + i, codes.kind + k
             number = shared + 2
@@ -273,9 +270,11 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
                 if is_bonus:
                     found[number] = codes.kind_of_bonus + k
                     number += 1
-            if before >= 0.0:
-                found[number] = codes.before + pit_bin(before, 4)
+            if 0 < i < longest[s]:
+                found[number] = codes.before + (before >= 0.5) + (before >= 1.0) + (before >= 2.0)
                 number += 1
+            if q[k, x] > 0.0:
+                before *= mass / q[k, x]
             if i > 0 and i == apart[1, s]:
                 found[number] = codes.distance + apart[0, s] - 1
                 number += 1
@@ -288,12 +287,9 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
                     first[o, s] = image
                 if i == longest[s]:
                     bonus[o, s] = image
-                if o == 0:
-                    before_next = image
                 for n in range(len(PAIRED)):
                     if 0 < i <= later.shape[0] and PAIRED[n] == o:
                         later[i - 1, n, s] = image
-            before = before_next
 
 
 def _quarters(images: Floats) -> Ints:
