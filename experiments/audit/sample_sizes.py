@@ -135,19 +135,20 @@ def _first_tokens(mistake: mistakes.Mistake, subject: Subject, name: str) -> lis
     """What each table of images shows of first tokens; nothing where these deviate too little."""
     case: Any = subject.case(name)
     bank, plan = case.bank(case.vocab_sizes[0]), subject.plan(subject.cases.index(case), "quick")
-    laws = np.array([_first_law(mistake, *rows) for rows in zip(bank.p, bank.q, strict=True)])
-    if np.abs(laws - bank.p).sum(axis=1).max() / 2.0 < LEAST_TV:
+    p, q, *kinds = bank.p[:-1], bank.q[:-1], "all rows", *case.kinds[:-1]  # the last is hardly ever drawn
+    laws = np.array([_first_law(mistake, *rows) for rows in zip(p, q, strict=True)])
+    if np.abs(laws - p).sum(axis=1).max() / 2.0 < LEAST_TV:
         return []
-    laws = normalised(np.where(bank.p > 0.0, laws, 0.0), bank.p)
-    law, ratios = laws[laws > 0.0] / len(laws), np.log(laws[laws > 0.0] / bank.p[laws > 0.0])
+    laws = normalised(np.where(p > 0.0, laws, 0.0), p)
+    law, ratios = laws[laws > 0.0] / len(laws), np.log(laws[laws > 0.0] / p[laws > 0.0])
     group = np.unique((ratios / math.sqrt(law @ ratios) * NEAR).round(), return_inverse=True)[1]
     tokens = np.bincount(group, law), np.bincount(group, law * ratios) / np.bincount(group, law)
     table = Joined([even_table("prefix", (), "prefixes", 0, PIT_BINS, "")])
     cells, found = (*((i,) for i in range(PIT_BINS)), ()), []
-    for order, below in zip(case.orders, bank.below, strict=True):
-        rows = zip(laws[:, None], bank.p, bank.p / (1.0 + below), strict=True)  # the ratio gives the order
+    for order, below in zip(case.orders, bank.below[:, :-1], strict=True):
+        rows = zip(laws[:, None], p, p / (1.0 + below), strict=True)  # the ratio gives the order
         images = np.concatenate([bins_of(*row, PIT_BINS) for row in rows]) / len(laws)
-        for kind, bins in zip(("all rows", *case.kinds), (images.sum(axis=0), *images), strict=True):
+        for kind, bins in zip(kinds, (images.sum(axis=0), *images), strict=True):
             law = np.append(bins, max(1.0 - bins.sum(), 0.0))
             known = Known(f"{laws.shape[1]:,} ids: {kind}, by {order}", PIT_BINS, 1, 1, cells, law, law < 0.0)
             found.append(_Shown(known, table, interim_looks(plan.steps)[0], tokens))

@@ -112,6 +112,21 @@ def test_in_some_blocks_of_a_server_rows_far_apart_have_the_same_p_and_q():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rows", ["of its request", "of the call"])
+def test_rows_taken_for_greedy_as_the_first_row_of_the_call_is_are_found(rows):
+    """A call in which one request is greedy: its first row is certain, in a quarter of the blocks."""
+
+    def greedy(draft_tokens, p, q, rng):
+        certain = (p[:, 0] if rows == "of its request" else p[:1, 0]).max(axis=1) == 1.0
+        likeliest = (p == p.max(axis=2, keepdims=True)).astype(float)
+        return verify(draft_tokens, np.where(certain[:, None, None], likeliest, p), q, rng)
+
+    findings = judged(greedy, SERVER, 16).findings
+    assert any("row of its call: first" in str(finding) for finding in findings) or rows == "of the call"
+    assert findings
+
+
+@pytest.mark.slow
 def test_noise_that_rows_32_apart_share_is_found():
     """As where a workspace holds the noise of 32 rows, and further rows use it again."""
 

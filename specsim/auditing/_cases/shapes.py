@@ -48,6 +48,8 @@ LONGEST = 17
 MOST_ALIKE = 8
 #: Rows so far apart have the same p and q in this share of a server's blocks, so that what they share shows.
 PERIOD, REPEATED = 16, 1 / 3
+#: The first row of a call begins greedy in this share of a server's blocks: no other row may heed that.
+GREEDY = 1 / 4
 #: Vocabulary from which on a bank has fewer kinds, and how many.
 LARGE, KINDS_IF_LARGE = 5000, 5
 
@@ -199,7 +201,7 @@ class ShapesCase:
                 alike = choices[firsts, gamma + 5] < 0.5
                 choices = np.where(alike[:, None], choices[firsts], choices)
             choices = choices[before:]
-        kinds, apart = len(bank.p), np.zeros((2, steps), dtype=np.int64)
+        kinds, apart = len(bank.p) - bool(self.together), np.zeros((2, steps), dtype=np.int64)
         scores = choices[:, : gamma + 1] * kinds
         if gamma >= LONG and (self.together or self.contested):
             sort = choices[:, gamma + 1]
@@ -216,6 +218,8 @@ class ShapesCase:
             scores[two] = kinds - 1
             scores[two, apart[1, two] - apart[0, two]] = scores[two, apart[1, two]] = CONTESTED
         places = scores.astype(np.int32)
+        if self.together and block.rows > MOST_ALIKE and of_a_call[gamma + 5, 0] > 1.0 - GREEDY:
+            places[inside % block.rows == 0, 0] = kinds
         u = uniforms(key, int(Purpose.DRAFT), start, steps, gamma).T
         tokens = np.empty((steps, gamma), dtype=np.int64)
         for k, cdf in enumerate(bank.draft_cdf):
@@ -405,10 +409,11 @@ def _pair(kind: str, rng: np.random.Generator, size: int) -> tuple[Floats, Float
             p, q = rng.gamma(0.5, size=(2, size)) + 1e-9
             one = ids % 2 == int(rng.integers(2))
             p, q = np.where(one, p, 0.0) + 1e-3 * p, np.where(one, 0.0, q) + 1e-3 * q
-        case "one-hot draft":  # certain of the target's likeliest token, which has .91
+        case "one-hot draft" | "greedy":  # one row is certain of a token that has .91 of the other
             p, peak = 0.09 * normalise(rng.gamma(0.5, size=size) + 1e-12), int(rng.integers(size))
             p[peak] += 0.91
-            return p, (ids == peak).astype(np.float64)
+            certain = (ids == peak).astype(np.float64)
+            return (p, certain) if kind == "one-hot draft" else (certain, p)
         case "even odds":  # the draft is certain of a token that has half of p: the uniform decides
             rest, peak = rng.gamma(0.5, size=size) + 1e-9, int(rng.integers(size))
             rest[peak] = 0.0
