@@ -213,10 +213,8 @@ class Asking:
 
 # Which requests an audit makes: drawn from the seed alone, so that a run can be continued or repeated.
 
-#: Lengths of most texts, and of the few that end early: what is done at the end of a text differs in engines.
-LONG, SHORT = 64, (1, 2, 3, 5, 8)
-#: Every eighth text is short.
-SHORT_EVERY = 8
+#: Lengths of most texts, and of every eighth, which ends early: engines differ in what they do at the end.
+LONG, SHORT, SHORT_EVERY = 64, (1, 2, 3, 5, 8), 8
 #: Tokens of a prompt beyond what the distribution reads; pages of an engine's cache begin at multiples of 16.
 BEYOND = (0, 1, 2, 3, 5, 8, 14, 15, 16, 17, 31, 32)
 #: Where prompts share their beginnings they share this many tokens or more; and the most words of their own.

@@ -24,10 +24,8 @@ from specsim.models._drafts.sampling import draw_siblings
 
 #: Where a mistake acts, with what `act` is given.
 PLACES: dict[str, str] = read_table("servers")["places"]
-#: Tokens in a page of the cache.
-PAGE = 16
-#: Texts whose beginnings are kept.
-KEPT = 64
+#: Tokens in a page of the cache, and texts whose beginnings are kept.
+PAGE, KEPT = 16, 64
 
 
 @dataclass(frozen=True)
