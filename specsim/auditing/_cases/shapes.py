@@ -39,8 +39,8 @@ COARSE, TILE = 2**16, 32
 #: Rows of a softmax sum to 1 only to rounding.
 KINDS, SERVER_KINDS = (tuple(read_table("shapes")[name]) for name in ("kinds", "server_kinds"))
 #: The last kinds are accepted often: a quarter of the longer drafts have only these, so that late places are
-#: reached (of a server's three quarters, but for one place); and the length of such a draft. Half have the last
-#: kind but at two *contested* places, where the uniform alone decides, so that what two tests share is seen.
+#: reached (three quarters of a server's, but for one place); and the length of such a draft. Half have the
+#: last kind but at two *contested* places, where the uniform alone decides: what two tests share is seen.
 OFTEN_ACCEPTED, CONTESTED, LONG = 2, KINDS.index("even odds"), 5
 #: γ from which on only the last kind is accepted often enough to reach the last places.
 LONGEST = 17
