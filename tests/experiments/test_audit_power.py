@@ -13,17 +13,20 @@ from experiments._kept import kept
 from experiments.audit import audit_calibration, audit_power, sample_sizes
 from experiments.audit._step_laws import deviation, known_law, rejections, subject_of, tables_of
 from experiments.audit.audit_calibration import calibrate, exact_cases
-from specsim import mistakes, rules
+from specsim import audit, mistakes, rules
+from specsim.auditing import Verdict
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.core.stats import POWER, detectable_tv, log_e_value, log_e_values, needed_draws
+from specsim.mistakes._reference import verify
 from specsim.models import TableModel, chain
 from specsim.theory import step_law
 
 STEPS, LEVEL = 2**19, 1e-9
+SERVER = "server shapes, 32 000 ids"
 
 
 def quarters(*weights):
@@ -266,11 +269,32 @@ def test_a_calibration_with_fewer_audits_is_of_the_same_cases_and_tables():
 def test_a_sample_size_can_be_computed_again():
     stored = {(row["mistake"], row["server"]): row for row in kept("sample_sizes")}
     assert list(stored) == sample_sizes.cells(fast=False)
-    for cell in (("resamples_target", ""), ("resamples_target", "server shapes, 32 000 ids")):
+    for cell in (("resamples_target", ""), ("resamples_target", SERVER)):
         found, row = sample_sizes.run_cell(cell, fast=True, rng=1), stored[cell]
         assert found["case"] == row["case"]
         assert found["most_powerful"] == pytest.approx(row["most_powerful"], rel=0.1)
         assert found["ratio"] == pytest.approx(row["ratio"], rel=0.3)
+
+
+#: Whose first tokens there have a total variation of .05 or more on average, since D ≥ 2·TV².
+IN_A_SERVER = [
+    row["mistake"]
+    for row in kept("sample_sizes")
+    if row["server"] == SERVER and (row["divergence"] or 0.0) >= 2.0 * 0.05**2
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_A_SERVER)
+def test_a_known_mistake_in_the_calls_of_a_server_alone_is_found(name):
+    wrong, seen = mistakes.get(name).function, []
+
+    def verifier(draft_tokens, p, q, rng):
+        seen.append(len(p) >= 16 and p.shape[2] >= 32_000)
+        return (wrong if seen[-1] else verify)(draft_tokens, p, q, rng)
+
+    assert audit(verifier, "quick", rng=0, cases=[SERVER], diagnose=False).verdict is Verdict.BIASED
+    assert {True, False} == {*seen}
 
 
 def test_no_test_is_better_than_the_most_powerful_one():
