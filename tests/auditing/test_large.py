@@ -186,7 +186,7 @@ def test_tokens_have_the_law_of_the_mistakes_parts_and_no_other(name, version):
 def test_a_mistake_of_many_ids_is_named(variant):
     name, _, value = variant.partition(":")
     wrong = in_calls_of_a_server(name, **{key: float(number) for key, number in [value.split("=")]})
-    result = judged(wrong, SERVER, 2)
+    result = judged(wrong, SERVER, 4)
     subject = VerifierSubject("own", Local(wrong))
     audited = Audited(subject, [replace(result, planned=2 * result.steps)], "quick", 1, Limits())
     found = verifiers._in_large_rows(mistakes.catalogue(), audited)

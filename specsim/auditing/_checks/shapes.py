@@ -306,31 +306,29 @@ def count_pairs(  # type: ignore[no-untyped-def]
     order, B] those of tokens at `PLACES`, whose rows are places[B, γ+1].
 
     No step is in two pairs of one distance, and a bonus and a first token are in one pair each."""
-    steps, number = inside.size, 0
+    steps = inside.size
     place = inside % rows
-    for distance in DISTANCES:
+    for number, distance in enumerate(DISTANCES):
         apart = distance if distance > 0 else rows // 2
         if 0 < apart < rows:
             for s in range(steps - apart):
                 begins = place[s] < apart if distance == 0 else place[s] // apart % 2 == 0
                 if begins and place[s] + apart < rows:
                     _add_pair(first[:, s], first[:, s + apart], kinds[s] == kinds[s + apart], pairs[number])
-        number += 1
-    for distance in CALLS_APART:
+    for number, distance in enumerate(CALLS_APART, len(DISTANCES)):
         apart = distance * rows
         for s in range(steps - apart):
             if inside[s] // apart % 2 == 0:
                 _add_pair(first[:, s], first[:, s + apart], kinds[s] == kinds[s + apart], pairs[number])
-        number += 1
     # the first token leads: a table is about the other one given its half
     for s in range(steps - 1):
         next_call = 1 if place[s] + 1 == rows else 0
         alike = kinds_of_bonus[s] == kinds[s + 1]
-        _add_pair(first[:, s + 1], bonus[:, s], alike, pairs[number + next_call])
+        _add_pair(first[:, s + 1], bonus[:, s], alike, pairs[number + 1 + next_call])
         if next_call == 0:
             for i in range(1, min(places.shape[1], later.shape[0] + 1)):
                 alike = places[s, i] == kinds[s + 1]
-                _add_pair(first[:, s + 1], later[i - 1, :, s], alike, pairs[number + 1 + i])
+                _add_pair(first[:, s + 1], later[i - 1, :, s], alike, pairs[number + 2 + i])
 
 
 @inner_kernel

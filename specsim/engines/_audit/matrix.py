@@ -176,17 +176,19 @@ class EngineMatrix(Judged):
             ratio = NONE if gained is None or gained.ratio is None else f"{gained.ratio:.2f}"
             rows.append((cell.setting, _mark(audit), _mark(cell.plain) if cell.plain else NONE, tv, ratio))
         titles = "setting", "with speculation", "without", "detectable TV", "efficiency"
-        wrong = [i for i, cell in enumerate(self.cells) if cell.speculative.findings]
-        yield Table(titles, rows, bold=wrong)
+        yield Table(titles, rows, bold=[i for i, cell in enumerate(self.cells) if cell.speculative.findings])
 
     def finding_lines(self) -> list[str]:
         """The first finding of each audit."""
         return [f"{name}: {audit.findings[0].text}" for _, name, _, audit in self._audits() if audit.findings]
 
     def remarks(self) -> Iterator[Piece]:
+        fit = [audit.diagnosis[0].fits for *_, audit in self._audits() if audit.diagnosis]
+        if by_chance := 2 * sum(fit) < len(fit):
+            yield f"Known mistakes fit in {sum(fit)} of {len(fit)} audits that deviate: too few to name one."
         for _, name, command, audit in self._audits():
             close = [one for one in audit.diagnosis if one.behind < CLOSE]
-            if close and close[0].fits:
+            if close and close[0].fits and not by_chance:
                 others = "".join(f", or {one.name}" for one in close[1:])
                 yield f"{name}: closest known mistake: {close[0].said}{others}."
             if audit.failures and not audit.findings:
@@ -204,8 +206,7 @@ class EngineMatrix(Judged):
             if audit.findings:
                 outcome = "error" if audit.verdict is Verdict.BROKEN else "failure"
                 found = [f"{one.kind}: {name}: {one.text}" for one in audit.findings]
-                text = "\n".join([*found, f"again: {command}"])
-                yield Check(name, outcome, audit.findings[0].text, text)
+                yield Check(name, outcome, audit.findings[0].text, "\n".join([*found, f"again: {command}"]))
             elif audit.refused or audit.verdict is Verdict.INCONCLUSIVE:
                 yield Check(name, "skipped", _mark(audit))
             else:

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from specsim.engines import Completion, Failure, Sampling, _audit, audit_matrix,
 from specsim.engines._audit import diagnosis, matrix, places
 from specsim.engines._audit.judge import judge, likely_orders
 from specsim.engines._audit.matrix import BATTERIES, settings
+from specsim.engines._audit.results import KnownMistake
 from specsim.engines._audit.run import serve
 from specsim.engines._audit.store import TextStore, _checksum, plan_requests
 from specsim.engines._planted.processing import DEFAULTS, FIRST_ORDER, ORDERS, possible_orders
@@ -709,6 +710,22 @@ def test_the_audits_of_a_battery_share_one_budget(pair, two_settings):
     assert {audit.wanted_tv for audit in audits} == {BATTERIES["small"]["detectable_tv"]}
     assert "Battery small, version 1: 2 settings, 300 tokens each" in to_text(found.parts())
     refuses("battery: 'tiny' is unknown", audit_matrix, "specsim", pair, battery="tiny")
+
+
+@pytest.mark.parametrize(("fits", "named"), [((1, 0), 1), ((1, 0, 0), 0), ((0, 0), 0), ((), 0)])
+def test_a_mistake_that_fits_in_few_audits_of_many_is_not_named(pair, two_settings, fits, named):
+    """What explains one setting and not the others explains it by chance."""
+    found = audit_matrix("specsim", pair, battery="small", tokens=300, rng=1)
+    audits = []
+    for audit, fit in zip_longest((one for *_, one in found._audits()), fits):
+        one = KnownMistake("lenience", (), "Too many.", "everywhere", 1.0, 50.0, 0.0, bool(fit))
+        audits.append(audit if fit is None else replace(audit, diagnosis=(one,)))
+    cells = zip(found.cells, audits[::2], audits[1::2], strict=True)
+    found = replace(found, cells=tuple(replace(one, speculative=a, plain=b) for one, a, b in cells))
+    said = " ".join(map(str, found.remarks()))
+    assert said.count("closest known mistake: lenience") == named
+    few = "Known mistakes fit in {} of {} audits that deviate: too few to name one."
+    assert (few.format(sum(fits), len(fits)) in said) is (bool(fits) and not named)
 
 
 @pytest.fixture
