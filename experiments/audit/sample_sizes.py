@@ -135,7 +135,8 @@ def _first_tokens(mistake: mistakes.Mistake, subject: Subject, name: str) -> lis
     """What each table of images shows of first tokens; nothing where these deviate too little."""
     case: Any = subject.case(name)
     bank, plan = case.bank(case.vocab_sizes[0]), subject.plan(subject.cases.index(case), "quick")
-    p, q, *kinds = bank.p[:-1], bank.q[:-1], "all rows", *case.kinds[:-1]  # the last is hardly ever drawn
+    p, q = bank.p[:-1], bank.q[:-1]  # the last kind is hardly ever drawn
+    kinds = "all rows", *case.kinds[:-1]
     laws = np.array([_first_law(mistake, *rows) for rows in zip(p, q, strict=True)])
     if np.abs(laws - p).sum(axis=1).max() / 2.0 < LEAST_TV:
         return []
