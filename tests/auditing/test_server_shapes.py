@@ -30,6 +30,7 @@ def test_calls_have_the_shapes_of_a_server_and_each_fits(name):
     assert len(blocks) == len(case.together)
     assert blocks != case.round(KEY, 1)
     assert {block.rows for block in blocks} == {16, 33, 64, 256}
+    assert not case.contested
     for block in blocks:
         assert block.rows * block.vocab_size * (2 * block.gamma + 1) <= 10**8
     assert {block.gamma for block in blocks} == ({1, 5, 16, 32} if name == SERVER else {1, 5, 16})
@@ -96,6 +97,23 @@ def test_uniforms_of_16_bits_are_found_by_the_ids_that_they_draw_too_often():
     (finding,) = judged(in_calls_of_a_server("coarse_draw", bits=16), SERVER, 4).findings
     assert "tokens ordered by draws of 16 bits" in str(finding)
     assert not judged(in_calls_of_a_server("coarse_draw", bits=30), SERVER, 4).findings
+
+
+def test_one_place_of_most_longer_drafts_of_a_server_and_the_first_row_of_some_calls_are_of_any_kind():
+    case, greedy, hard = CASES[SERVER], [], []
+    for number in range(20):
+        for block in case.round(KEY, number):
+            places = case.rows(KEY, block, block.first, block.steps).places
+            calls = places.reshape(block.calls, block.rows, -1) == SERVER_KINDS.index("greedy")
+            assert not calls[:, 1:].any()
+            assert not calls[:, 0, 1:].any()
+            assert calls[:, 0, 0].all() or not calls[:, 0, 0].any()
+            greedy.append(calls[0, 0, 0])
+            if block.gamma == 5:
+                hard.extend((places[: block.rows, 1:] < SERVER_KINDS.index("close")).sum(axis=1))
+    assert 0.7 < np.mean(np.array(hard) <= 1) < 0.9
+    assert 0.3 < np.mean(np.array(hard) == 1) < 0.7
+    assert 0.1 < np.mean(greedy) < 0.4
 
 
 def test_in_some_blocks_of_a_server_rows_far_apart_have_the_same_p_and_q():

@@ -146,7 +146,7 @@ class ShapesCase:
     @property
     def contested(self) -> bool:
         """Whether drafts have two contested places."""
-        return len(self.kinds) == len(KINDS) and self.gamma > 1
+        return self.kinds == KINDS and self.gamma > 1
 
     def bank(self, vocab_size: int) -> Bank:
         return bank(vocab_size, self.bits, self.kinds, self.dtype, len(self.orders))
