@@ -48,7 +48,7 @@ LONGEST = 17
 MOST_ALIKE = 8
 #: Rows so far apart have the same p and q in this share of a server's blocks, so that what they share shows.
 PERIOD, REPEATED = 16, 1 / 3
-#: The first row of a call begins greedy in this share of a server's blocks: no other row may heed that.
+#: The first row of a call begins greedy in this share of a server's blocks, others: no other row may heed it.
 GREEDY = 1 / 4
 #: Vocabulary from which on a bank has fewer kinds, and how many.
 LARGE, KINDS_IF_LARGE = 5000, 5

@@ -321,14 +321,15 @@ def count_pairs(  # type: ignore[no-untyped-def]
             if inside[s] // apart % 2 == 0:
                 _add_pair(first[:, s], first[:, s + apart], kinds[s] == kinds[s + apart], pairs[number])
     # the first token leads: a table is about the other one given its half
+    led = len(DISTANCES) + len(CALLS_APART)
     for s in range(steps - 1):
         next_call = 1 if place[s] + 1 == rows else 0
         alike = kinds_of_bonus[s] == kinds[s + 1]
-        _add_pair(first[:, s + 1], bonus[:, s], alike, pairs[number + 1 + next_call])
+        _add_pair(first[:, s + 1], bonus[:, s], alike, pairs[led + next_call])
         if next_call == 0:
             for i in range(1, min(places.shape[1], later.shape[0] + 1)):
                 alike = places[s, i] == kinds[s + 1]
-                _add_pair(first[:, s + 1], later[i - 1, :, s], alike, pairs[number + 2 + i])
+                _add_pair(first[:, s + 1], later[i - 1, :, s], alike, pairs[led + 1 + i])
 
 
 @inner_kernel
