@@ -6,7 +6,6 @@ may be examined after any number of draws, because the probability that it ever 
 at most δ (Ville's inequality). Arguments out of range raise ValueError or TypeError."""
 
 from specsim.core.stats import (
-    certified_tv,
     chi_square,
     detectable_tv,
     log_e_value,
@@ -16,7 +15,7 @@ from specsim.core.stats import (
 )
 
 __all__ = [
-    "certified_tv", "chi_square", "detectable_tv", "log_e_value", "merge_cells", "needed_draws",
+    "chi_square", "detectable_tv", "log_e_value", "merge_cells", "needed_draws",
     "tv_interval",
 ]  # fmt: skip
 

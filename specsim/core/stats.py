@@ -423,40 +423,14 @@ def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
 
 
 @checked
-def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
-    """Bound the total variation between the sampled distribution and `pmf`, at confidence 1 - delta.
-
-    TV(p̂, π) + √((k ln 2 + ln 1/δ)/2n), from the Bretagnolle–Huber–Carol inequality.
-
-    Parameters
-    ----------
-    counts, pmf : array_like
-        As for `chi_square`, of a number of draws that was fixed beforehand.
-    delta : float
-        In (0, 1].
-
-    Returns
-    -------
-    float
-        In [0, 1]; 1 without draws.
-
-    Examples
-    --------
-    >>> round(certified_tv([49_900, 50_100], [0.5, 0.5], delta=1e-6), 4)
-    0.0097
-    """
-    return tv_interval(counts, pmf, delta)[2]
-
-
-@checked
 def tv_interval(
     counts: ArrayLike, pmf: ArrayLike, delta: float, design_effect: float = 1.0
 ) -> tuple[float, float, float]:
     """Estimate the total variation between the sampled distribution and `pmf`, with an interval.
 
-    The radius is that of `certified_tv`. Of draws that depend on each other, whose counts have
-    `design_effect` times the variance of independent ones, the interval is approximately that of
-    `design_effect` times fewer draws.
+    The radius is √((k ln 2 + ln 1/δ)/2n), from the Bretagnolle–Huber–Carol inequality. Of draws that depend
+    on each other, whose counts have `design_effect` times the variance of independent ones, the interval is
+    approximately that of `design_effect` times fewer draws.
 
     Parameters
     ----------
@@ -470,7 +444,7 @@ def tv_interval(
     Returns
     -------
     estimate, lower, upper : float
-        In [0, 1].
+        In [0, 1]; 0, 0 and 1 without draws. The true one is outside with probability at most `delta`.
 
     Examples
     --------

@@ -17,7 +17,6 @@ from specsim.core.stats import (
     DEVIATIONS,
     MIN_EXPECTED,
     _likeliest_law,
-    certified_tv,
     chi_square,
     detectable_tv,
     log_e_value,
@@ -60,7 +59,7 @@ def test_chi_square_is_that_of_scipy(cells):
 
 @pytest.mark.parametrize(
     "function",
-    [chi_square, log_e_value, lambda c, p: certified_tv(c, p, 0.1), lambda c, p: tv_interval(c, p, 0.1)],
+    [chi_square, log_e_value, lambda c, p: tv_interval(c, p, 0.1)],
 )
 def test_every_statistic_refuses_what_is_no_table_of_counts(function):
     for counts in ([0.48, 0.52], [48.0, 52.0], [True, False]):
@@ -75,7 +74,7 @@ def test_every_statistic_refuses_what_is_no_table_of_counts(function):
 #: Every function of a table of counts and its law.
 OF_TABLES = [
     chi_square, log_e_value, log_single_cell_e_value,
-    lambda c, p: certified_tv(c, p, 0.1), lambda c, p: tv_interval(c, p, 0.1),
+    lambda c, p: tv_interval(c, p, 0.1),
     lambda c, _: log_pooled_two_sample_e([[(c, [1, 1]), ([1, 1], c)]]),
     lambda c, _: log_pooled_two_sample_e([[([1, 1], c)]]),
 ]  # fmt: skip
@@ -172,7 +171,6 @@ def test_nothing_follows_from_no_draws_or_a_single_cell():
     for counts, law in (([7], [1.0]), ([0, 0], [0.5, 0.5])):
         result = chi_square(counts, law)
         assert (result.statistic, result.df, result.p_value) == (0.0, 0, 1.0)
-    assert certified_tv([0, 0], [0.5, 0.5], 0.1) == 1.0
     assert tv_interval([0, 0], [0.5, 0.5], 0.1)[1:] == (0.0, 1.0)
     assert detectable_tv(1, 1000, 0.01) == 1.0
     assert detectable_tv(8, 0, 0.01) == 1.0
@@ -301,12 +299,10 @@ def test_bounds_on_total_variation_cover_it(tv):
     runs, n, delta = 1000, 2000, 0.01
     law, sampled = least_favourable(4, tv)
     tables = np.random.default_rng(13).multinomial(n, sampled, size=runs)
-    bounds = np.array([certified_tv(table, law, delta) for table in tables])
     estimates, lower, upper = np.array([tv_interval(table, law, delta) for table in tables]).T
-    assert (bounds < tv).sum() <= most_hits(runs, delta)
     assert ((lower > tv) | (upper < tv)).sum() <= most_hits(runs, delta)
     assert (estimates == np.abs(tables / n - law).sum(axis=1) / 2).all()
-    assert np.allclose(bounds, estimates + math.sqrt((4 * math.log(2) + math.log(100)) / (2 * n)))
+    assert np.allclose(upper, estimates + math.sqrt((4 * math.log(2) + math.log(100)) / (2 * n)))
     if tv == 0.2:  # the estimate alone does not cover
         assert (estimates < tv).sum() > most_hits(runs, delta)
 

@@ -95,7 +95,7 @@ def judge_table(
         else stats.ChiSquare(0.0, 0, 1.0),
         log10_e=log_e / np.log(10.0),
         detectable_tv=detectable_in_table(table, n, level),
-        certified_tv=stats.certified_tv(observed, table.law, level / len(LOOKS))
+        certified_tv=stats.tv_interval(observed, table.law, level / len(LOOKS))[2]
         if small and planned
         else None,
         rejected=rejected,
