@@ -30,10 +30,17 @@ from specsim.models._drafts.sampling import draw_siblings
 
 #: Which are tried.
 TRIED: dict[str, Any] = read_table("diagnosis")["engines"]
+#: Mistakes that show whatever is asked for.
+ALWAYS = {
+    "other_temperature", "draft_numbers_in_check", "test_uniform_draws", *TRIED["values"], *TRIED["of_rows"],
+    *(name for named in TRIED["of_rows"].values() for part in named.values() for name in part),
+}  # fmt: skip
 #: Largest vocabulary for which rows are summed over a token, one that is read wrongly or rejected.
 MOST_WORDS = 64
 #: Combinations of words over which rows are averaged, where some tokens that are read may be any.
 MOST_AVERAGED = 256
+#: The share of places that is nearly all, and how far above its largest value the share of bonuses is fitted.
+NEARLY_ALL, MARGIN = 0.75, 1.25
 #: How often the texts are followed: what a state keeps depends on drafts that nobody saw, but for a head's.
 FOLLOWED = 8
 
@@ -47,7 +54,9 @@ class Known:
     Where `contexts` [n, k] are read in place of those of the text, they are the target's rows there, or with
     [n, m·k] the mean of m rows; None reads the text. The names are those of mistakes that happen at most of
     the places (`often`), at half of them at most, as in a bonus (`seldom`), or at the `first` or `last` token
-    of texts. `detail` is what happens, if the sentence of the mistake leaves it open."""
+    of texts. Rows of another processing have a name at nearly all places, or at no more than bonuses can be:
+    `between` are the shares without one. `detail` is what happens, if the sentence of the mistake leaves it
+    open."""
 
     often: tuple[str, ...]
     rows: FromRows
@@ -56,6 +65,7 @@ class Known:
     last: tuple[str, ...] = ()
     detail: str = ""
     contexts: Ints | None = None
+    between: tuple[float, float] = (0.5, 0.5)
     again: Callable[[], Places] | None = None  #: the same requests, decoded with the mistake by our server
 
     def names(self, where: int, share: float) -> tuple[str, ...]:
@@ -65,7 +75,9 @@ class Known:
 
     def may_have(self, where: int, share: float) -> bool:
         """Whether it can be at so few places: what has no name of its own there happens at most of them."""
-        return share > 0.5 or self.contexts is not None or bool((self.seldom, self.first, self.last)[where])
+        few, many = self.between
+        named = self.contexts is not None or bool((self.seldom, self.first, self.last)[where])
+        return share > many or (share <= few and named)
 
     def mechanism(self, name: str) -> str:
         return self.detail or mistakes.get(name).mechanism
@@ -84,7 +96,9 @@ def known_mistakes(
     if gamma:
         yield from _of_verification(law.words, sampling)
     for known in _of_processing(sampling, order):
-        yield known if gamma else replace(known, seldom=())  # without drafts there is no bonus
+        # without drafts there is no bonus, and with them one of gamma + 1 tokens
+        seldom = known.seldom if gamma else ()
+        yield replace(known, seldom=seldom, between=(MARGIN / (gamma + 1), NEARLY_ALL))
     if not sampling.reads_texts:  # every place has rows of its own, so that means of them take long
         yield from _unknown_tokens(law)
     if sampling.penalised or sampling.has_phrases:

@@ -18,6 +18,7 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Piece, Table
 from specsim.core._verdicts import BUDGET, Check, Finding, Judged, Verdict
 from specsim.engines._audit.judge import Run, judge, likely_orders
+from specsim.engines._audit.known_mistakes import ALWAYS
 from specsim.engines._audit.results import CLOSE, EngineAudit
 from specsim.engines._audit.run import FORM, open_store, opening, plain_options, planned_tokens, serve
 from specsim.engines._audit.store import LONG, plan_requests
@@ -186,9 +187,12 @@ class EngineMatrix(Judged):
         fit = [audit.diagnosis[0].fits for *_, audit in self._audits() if audit.diagnosis]
         if by_chance := 2 * sum(fit) < len(fit):
             yield f"Known mistakes fit in {sum(fit)} of {len(fit)} audits that deviate: too few to name one."
-        for _, name, command, audit in self._audits():
+        for cell, name, command, audit in self._audits():
             close = [one for one in audit.diagnosis if one.behind < CLOSE]
-            if close and close[0].fits and not by_chance:
+            first = self.cells[0].speculative if audit is cell.speculative else self.cells[0].plain
+            plain_is_right = first is not None and first.verdict is Verdict.CONSISTENT
+            elsewhere = plain_is_right and close and close[0].name.partition(":")[0] in ALWAYS
+            if close and close[0].fits and not (by_chance or elsewhere):
                 others = "".join(f", or {one.name}" for one in close[1:])
                 yield f"{name}: closest known mistake: {close[0].said}{others}."
             if audit.failures and not audit.findings:

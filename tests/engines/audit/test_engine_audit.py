@@ -728,6 +728,23 @@ def test_a_mistake_that_fits_in_few_audits_of_many_is_not_named(pair, two_settin
     assert (few.format(sum(fits), len(fits)) in said) is (bool(fits) and not named)
 
 
+@pytest.mark.parametrize(("tokens", "named"), [(3_600, 1), (300, 2)])
+def test_what_shows_in_each_setting_is_named_in_none_where_the_plain_one_is_right(
+    pair, two_settings, tokens, named
+):
+    """But where the plain setting has too few tokens, nothing is known of it."""
+    found = audit_matrix("specsim", pair, battery="small", tokens=tokens, rng=1)
+    one = KnownMistake("lenience:lenience=0.5", (), "Too many.", "everywhere", 1.0, 50.0, 0.0, True)
+    other = replace(one, name="top_k_ignored")
+    cell = replace(found.cells[1], **{
+        path: replace(getattr(found.cells[1], path), diagnosis=(mistake,))
+        for path, mistake in (("speculative", one), ("plain", other))
+    })  # fmt: skip
+    said = " ".join(map(str, replace(found, cells=(found.cells[0], cell)).remarks()))
+    assert said.count("closest known mistake") == named
+    assert "temperature 0, without speculation: closest known mistake: top_k_ignored" in said
+
+
 @pytest.fixture
 def two_settings(monkeypatch):
     monkeypatch.setattr(matrix, "settings", lambda planted, battery: settings(planted)[:2])

@@ -10,7 +10,7 @@ from specsim import plant
 from specsim.engines import Sampling
 from specsim.engines._audit import known_mistakes
 from specsim.engines._audit.known_mistakes import _averaged
-from specsim.engines._audit.places import Given
+from specsim.engines._audit.places import Answered, Given
 from specsim.engines._planted.processing import FIRST_ORDER
 
 
@@ -44,3 +44,18 @@ def test_few_rows_are_made_where_the_law_reads_far_back(tmp_path, monkeypatch):
         made.clear()
         _averaged(wrong, Given(pair, Sampling(), FIRST_ORDER, contexts))
         assert sum(made) == 256
+
+
+@pytest.mark.parametrize(("gamma", "few", "more"), [(1, 0.6, 0.7), (3, 0.31, 0.35), (7, 0.15, 0.2)])
+def test_other_rows_are_those_of_nearly_all_places_or_of_a_bonus(gamma, few, more, tmp_path):
+    """One token of gamma + 1 is a bonus at most."""
+    pair, sampling = plant(tmp_path / "pair", vocab_size=8, rng=1), Sampling(top_k=3)
+    asked = Answered(pair, {}, [])
+    known = [*known_mistakes.known_mistakes(asked, asked.places(), sampling, FIRST_ORDER, gamma)]
+    ignored = next(one for one in known if "top_k_ignored" in one.often)
+    assert ignored.seldom == ("top_k_not_in_bonus",)
+    assert all(ignored.may_have(0, share) for share in (1.0, 0.8, few))
+    assert not any(ignored.may_have(0, share) for share in (0.7, more))
+    plain = known_mistakes.known_mistakes(asked, asked.places(), sampling, FIRST_ORDER, 0)
+    (ignored,) = (one for one in plain if "top_k_ignored" in one.often)
+    assert not ignored.may_have(0, few)
