@@ -99,8 +99,8 @@ def test_what_is_right_in_small_cases_shows_where_the_audit_failed(results, said
 
 
 def test_each_table_of_rows_and_calls_is_known_by_its_name():
-    names = [one for one in _pair_names() if one.startswith("the first tokens of")]
-    assert len(names) == len(DISTANCES) + len(CALLS_APART)
+    names = [one for one in _pair_names() if one.startswith(("the first tokens of", "the bonuses of"))]
+    assert len(names) == 2 * (len(DISTANCES) + len(CALLS_APART))
     assert all(families.PAIRED.match(f"{one}, ordered by id")[1] in one for one in names)
 
 

@@ -159,9 +159,10 @@ def test_noise_that_rows_32_apart_share_is_found():
             emitted[row, n] = (weights / noise[row % size]).argmax()
         return emitted
 
-    findings = judged(of_a_workspace, SERVER, 12).findings
-    assert any("rows 32 apart in a call with the same p and q" in str(finding) for finding in findings)
-    assert not judged(partial(of_a_workspace, size=256), SERVER, 12).findings
+    findings = judged(of_a_workspace, SERVER, 4).findings
+    shown = "the bonuses of rows 32 apart in a call with the same p and q"  # few first tokens have this noise
+    assert any(shown in str(finding) for finding in findings)
+    assert not judged(partial(of_a_workspace, size=256), SERVER, 4).findings
 
 
 def test_sums_of_tiles_in_half_precision_show_in_an_order_of_their_own():

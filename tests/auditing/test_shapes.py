@@ -16,7 +16,7 @@ from specsim import audit
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.shapes import CALL_BYTES, KINDS, ShapesCase, bank, shape_cases
 from specsim.auditing._checks.findings import judge_case
-from specsim.auditing._checks.shapes import CALLS_APART, DISTANCES, ROWS, ShapesTally, plan_shapes
+from specsim.auditing._checks.shapes import CALLS_APART, DISTANCES, PLACES, ROWS, ShapesTally, plan_shapes
 from specsim.auditing._checks.subjects import Span, VerifierSubject, open_subject, try_span
 from specsim.auditing._report.text import power_by_axis
 from specsim.auditing._verifier.local import Local
@@ -161,7 +161,7 @@ def test_images_and_pairs_are_those_of_a_plain_computation():
                     ("rows of a call", {1: "1", 4: "3 to 4", 9: "9 to 64"}[block.rows]),
                     ("place in the step", str(i + 1)),
                     ("kind of row", names[tally.axes.first("kind of row") + k][1]),
-                    ("row of its call", "1 to 1,024"),
+                    ("row of its call", "1 to 32"),
                     ("tokens", "all"),
                     (
                         "rows and γ",
@@ -218,12 +218,15 @@ def test_images_and_pairs_are_those_of_a_plain_computation():
                     )
                 else:
                     paired = call // (d - len(DISTANCES) + 1) % 2 == 0
-                if paired:
-                    alike = rows.places[s, 0] == rows.places[s + apart, 0]
-                    for o, order in enumerate((0, 2)):
-                        cell = 4 * int(firsts[s][order] * 4) + int(firsts[s + apart][order] * 4)
-                        pairs[d, 0, o, cell] += 1
-                        pairs[d, 1, o, cell] += alike
+                of_bonus = len(DISTANCES) + len(CALLS_APART) + 2 + len(PLACES)
+                for images_of, i, begin in ((firsts, 0, 0), (bonuses, block.gamma, of_bonus)):
+                    one, other = images_of[s], images_of[s + apart]
+                    if paired and one is not None and other is not None:
+                        alike = rows.places[s, i] == rows.places[s + apart, i]
+                        for o, order in enumerate((0, 2)):
+                            cell = 4 * int(one[order] * 4) + int(other[order] * 4)
+                            pairs[begin + d, 0, o, cell] += 1
+                            pairs[begin + d, 1, o, cell] += alike
         for s in range(len(firsts) - 1):
             ends = int(rows.inside[s]) % block.rows == block.rows - 1
             for i, image in enumerate(() if ends else placed[s]):

@@ -44,7 +44,7 @@ MOST = 2**30
 #: Upper ends of the classes of rows in a call, of γ, and of the number of a row in its call.
 ROWS = (1, 2, 4, 8, 64, 512, 2048, MOST)
 GAMMAS = (1, 2, 3, 4, 7, 8, 15, MOST)
-NUMBERS = (1024, 2048, 4096, MOST)
+NUMBERS = (32, 128, 1024, 2048, 4096, MOST)
 #: Upper ends of the classes of rows and of γ together.
 ROWS_TOGETHER, GAMMAS_TOGETHER = (1, 8, 64, 512, MOST), (1, 4, 8, 16, MOST)
 CONTESTED_APART = "distance of two contested places"
@@ -217,10 +217,10 @@ class ShapesTally:
         codes = self.axes.codes(rows.block, rows.inside)
         count_images(batch.tokens, v, drafts, codes, (counts["images"], impossible, first, bonus, later))
         counts["impossible"] += impossible
-        paired, of_bonus = _quarters(first[list(PAIRED)]), _quarters(bonus[[OF_BONUS] * len(PAIRED)])
+        paired = _quarters(first[list(PAIRED)]), _quarters(bonus[list(PAIRED)])
         kinds = rows.places[:, 0].copy(), rows.places[np.arange(steps), longest]
-        quarters = paired, of_bonus, _quarters(later)
-        count_pairs(*quarters, *kinds, rows.places, rows.inside, rows.block.rows, counts["pairs"])
+        quarters = paired, _quarters(bonus[[OF_BONUS] * len(PAIRED)]), _quarters(later)
+        count_pairs(*quarters, kinds, rows.places, rows.inside, rows.block.rows, counts["pairs"])
         halves = counts["halves"][_class(ROWS, rows.block.rows) - 1]
         _count_halves([*first[list(PAIRED)], bonus[OF_BONUS]], v[gamma + 1], rows, halves)
         if not impossible.any():
@@ -299,36 +299,40 @@ def _quarters(images: Floats) -> Ints:
 
 @kernel
 def count_pairs(  # type: ignore[no-untyped-def]
-    first, bonus, later, kinds, kinds_of_bonus, places, inside, rows, pairs
+    paired, bonus, later, kinds, places, inside, rows, pairs
 ):
-    """Count the quarters of two tokens in pairs[distance, alike, order, cell]: first[order, B] are those of
-    the first tokens, whose rows are of kinds[B], bonus[order, B] those of the bonuses, and later[place,
-    order, B] those of tokens at `PLACES`, whose rows are places[B, γ+1].
+    """Count the quarters of two tokens in pairs[distance, alike, order, cell]: paired[0][order, B] are those
+    of the first tokens, whose rows are of kinds[0][B], paired[1] those of the bonuses, of kinds[1]; beside
+    first tokens bonus[order, B] has the bonuses, and later[place, order, B] those of tokens at `PLACES`,
+    whose rows are places[B, γ+1].
 
     No step is in two pairs of one distance, and a bonus and a first token are in one pair each."""
-    steps = inside.size
-    place = inside % rows
-    for number, distance in enumerate(DISTANCES):
-        apart = distance if distance > 0 else rows // 2
-        if 0 < apart < rows:
-            for s in range(steps - apart):
-                begins = place[s] < apart if distance == 0 else place[s] // apart % 2 == 0
-                if begins and place[s] + apart < rows:
-                    _add_pair(first[:, s], first[:, s + apart], kinds[s] == kinds[s + apart], pairs[number])
-    for number, distance in enumerate(CALLS_APART, len(DISTANCES)):
-        apart = distance * rows
-        for s in range(steps - apart):
-            if inside[s] // apart % 2 == 0:
-                _add_pair(first[:, s], first[:, s + apart], kinds[s] == kinds[s + apart], pairs[number])
-    # the first token leads: a table is about the other one given its half
+    steps, place, first = inside.size, inside % rows, paired[0]
     led = len(DISTANCES) + len(CALLS_APART)
+    for both in range(2):
+        tokens, of, begin = paired[both], kinds[both], both * (led + len(NEXT) + len(PLACES))
+        for number, distance in enumerate(DISTANCES):
+            apart = distance if distance > 0 else rows // 2
+            if 0 < apart < rows:
+                for s in range(steps - apart):
+                    begins = place[s] < apart if distance == 0 else place[s] // apart % 2 == 0
+                    if begins and place[s] + apart < rows:
+                        alike = of[s] == of[s + apart]
+                        _add_pair(tokens[:, s], tokens[:, s + apart], alike, pairs[begin + number])
+        for number, distance in enumerate(CALLS_APART, begin + len(DISTANCES)):
+            apart = distance * rows
+            for s in range(steps - apart):
+                if inside[s] // apart % 2 == 0:
+                    alike = of[s] == of[s + apart]
+                    _add_pair(tokens[:, s], tokens[:, s + apart], alike, pairs[number])
+    # the first token leads: a table is about the other one given its half
     for s in range(steps - 1):
         next_call = 1 if place[s] + 1 == rows else 0
-        alike = kinds_of_bonus[s] == kinds[s + 1]
+        alike = kinds[1][s] == kinds[0][s + 1]
         _add_pair(first[:, s + 1], bonus[:, s], alike, pairs[led + next_call])
         if next_call == 0:
             for i in range(1, min(places.shape[1], later.shape[0] + 1)):
-                alike = places[s, i] == kinds[s + 1]
+                alike = places[s, i] == kinds[0][s + 1]
                 _add_pair(first[:, s + 1], later[i - 1, :, s], alike, pairs[led + 1 + i])
 
 
@@ -375,7 +379,7 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
             yield even_table(kind, (code, o), "images", number, PIT_BINS, where, position)
     cells, law = np.tile(np.arange(QUARTERS), QUARTERS // 2), np.full(QUARTERS, 1.0 / QUARTERS)
     for number, (where, alike, order) in enumerate(product(_pair_names(), ALIKE, PAIRED)):
-        of_bonus = f"{ORDERS[OF_BONUS]} and " if where.startswith("the bonus") and order != OF_BONUS else ""
+        of_bonus = f"{ORDERS[OF_BONUS]} and " if where.startswith("the bonus ") and order != OF_BONUS else ""
         name = f"{where}{' with the same p and q' * alike}, ordered by {of_bonus}{ORDERS[order]}"
         if not where.endswith(NEXT[0]):
             yield even_table("pairs", (number,), "pairs", number, QUARTERS**2, name)
@@ -392,13 +396,10 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
 
 
 def _pair_names() -> Iterator[str]:
-    for distance in DISTANCES:
-        rows = f"rows {distance:,} apart in a call" if distance else "rows half a call apart"
-        yield f"the first tokens of {rows}"
-    for distance in CALLS_APART:
-        calls = "successive calls" if distance == 1 else f"calls {distance} apart"
-        yield f"the first tokens of rows at the same place of {calls}"
-    for following in NEXT:
-        yield f"the bonus of a row and the first token of {following}"
-    for place in PLACES:
-        yield f"token {place + 1} of a row and the first token of {NEXT[0]}"
+    calls = "successive calls", *(f"calls {distance} apart" for distance in CALLS_APART[1:])
+    of = [f"rows {distance:,} apart in a call" for distance in DISTANCES[:-1]]
+    of += ["rows half a call apart", *(f"rows at the same place of {one}" for one in calls)]
+    yield from (f"the first tokens of {one}" for one in of)
+    yield from (f"the bonus of a row and the first token of {following}" for following in NEXT)
+    yield from (f"token {place + 1} of a row and the first token of {NEXT[0]}" for place in PLACES)
+    yield from (f"the bonuses of {one}" for one in of)

@@ -32,7 +32,7 @@ OF_AXES, OF_PARTS = (read_table("diagnosis")[name] for name in ("axes", "parts")
 #: where the tests are right, and the last token depends on drafted ones; of lengths; of rows so far apart.
 *OF_ROWS, SHARED, OF_LENGTHS, OF_PAIRS = map(tuple, read_table("diagnosis")["families"])
 #: The table of a pair of rows, and the log10 e-value from which on it is clear.
-PAIRED, CLEAR = re.compile("the first tokens of (rows .*?)( in a call)?( with .*)?, ordered"), 4.0
+PAIRED, CLEAR = re.compile("the (?:first tokens|bonuses) of (rows .*?)( in a call)?( with .*)?, ordered"), 4.0
 
 
 def of_steps(seen: Sequence[tuple[Case, Ints]], exact: Sequence[Mistake]) -> Family:

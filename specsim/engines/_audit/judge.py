@@ -118,6 +118,7 @@ def judge(
         provenance=Provenance.record(run.root, 1, run.seconds),
         budget=budget,
         wanted_tv=wanted_tv,
+        repeated=texts.repeated,
     )
 
 
@@ -228,6 +229,16 @@ class _Texts:
         for what, texts in odd.items():
             yield Finding("contract", f"{len(texts):,} texts {what}, the first of {texts[0]}")
 
+    @property
+    def repeated(self) -> tuple[int, int]:
+        """How many of the requests that were made again with their seed have the same text, of how many."""
+        at, numbers = {(one.number, one.index): one.tokens for one in self.run.texts}, sorted(self.asked)
+        if len(numbers) <= REPEATED or self.asked[numbers[0]].seed is None:
+            return 0, 0
+        both = zip(numbers, numbers[-REPEATED:], strict=False)
+        same = [at[one, 0] == at[two, 0] for one, two in both if {(one, 0), (two, 0)} <= at.keys()]
+        return sum(same), len(same)
+
     def notes(self, kind: str) -> Iterator[str]:
         """Facts that are no part of the verdict."""
         asked = self.run.requests[0].sampling
@@ -239,16 +250,9 @@ class _Texts:
             yield f"What requests leave out fits {kinds[self.sampling != asked]}: {values}."
         if kind:
             yield f"The returned log-probabilities are those of the {kind} rows."
-        at = {(one.number, one.index): one.tokens for one in self.run.texts}
-        numbers = sorted(self.asked)
-        pairs = [
-            (at[first, 0], at[again, 0])
-            for first, again in zip(numbers, numbers[-REPEATED:], strict=False)
-            if (first, 0) in at and (again, 0) in at and len(numbers) > REPEATED
-        ]
-        if pairs and self.asked[numbers[0]].seed is not None:
-            same = sum(first == again for first, again in pairs)
-            yield f"The same seed gave the same text in {same} of {len(pairs)} repeated requests."
+        if self.repeated[1]:
+            same, count = self.repeated
+            yield f"The same seed gave the same text in {same} of {count} repeated requests."
         if self.about_server:
             yield self.about_server
         yield from about_times(self.every, self.run.counters)

@@ -31,10 +31,8 @@ from specsim.models._drafts.sampling import draw_siblings
 #: Which are tried.
 TRIED: dict[str, Any] = read_table("diagnosis")["engines"]
 #: Mistakes that show whatever is asked for.
-ALWAYS = {
-    "other_temperature", "draft_numbers_in_check", "test_uniform_draws", *TRIED["values"], *TRIED["of_rows"],
-    *(name for named in TRIED["of_rows"].values() for part in named.values() for name in part),
-}  # fmt: skip
+ALWAYS = {*TRIED["always"], *TRIED["values"], *TRIED["of_rows"]}
+ALWAYS |= {name for named in TRIED["of_rows"].values() for part in named.values() for name in part}
 #: Largest vocabulary for which rows are summed over a token, one that is read wrongly or rejected.
 MOST_WORDS = 64
 #: Combinations of words over which rows are averaged, where some tokens that are read may be any.
@@ -55,8 +53,7 @@ class Known:
     [n, m·k] the mean of m rows; None reads the text. The names are those of mistakes that happen at most of
     the places (`often`), at half of them at most, as in a bonus (`seldom`), or at the `first` or `last` token
     of texts. Rows of another processing have a name at nearly all places, or at no more than bonuses can be:
-    `between` are the shares without one. `detail` is what happens, if the sentence of the mistake leaves it
-    open."""
+    `between` are the shares without one. `detail` says what happens where the mistake's sentence does not."""
 
     often: tuple[str, ...]
     rows: FromRows

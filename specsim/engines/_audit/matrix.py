@@ -126,6 +126,7 @@ class EngineMatrix(Judged):
         """The worst verdict of all cells; those that an engine refuses have none."""
         worst = (Verdict.BROKEN, Verdict.BIASED, Verdict.INCONCLUSIVE)
         found = {audit.verdict for *_, audit in self._audits() if not audit.refused}
+        found |= {Verdict.BIASED for _ in self._seeds()}
         none = Verdict.CONSISTENT if found else Verdict.INCONCLUSIVE
         return next((one for one in worst if one in found), none)
 
@@ -160,11 +161,18 @@ class EngineMatrix(Judged):
     @property
     def findings(self) -> list[Finding]:
         """Those of all audits, each with the setting."""
-        return [
-            Finding(one.kind, f"{name}: {one.text}")
-            for _, name, _, audit in self._audits()
-            for one in audit.findings
-        ]
+        found = ((name, one) for _, name, _, audit in self._audits() for one in audit.findings)
+        return [*(Finding(one.kind, f"{name}: {one.text}") for name, one in found), *self._seeds()]
+
+    def _seeds(self) -> Iterator[Finding]:
+        """Settings in which a seed gives the same text again without speculation, but not with it."""
+        for cell in self.cells:
+            same, count = cell.speculative.repeated
+            if cell.plain and same < count and cell.plain.repeated == (count, count):
+                said = (
+                    f"the same seed gave the same text in {same} of {count} repeated requests, in all of them"
+                )
+                yield Finding("dependence", f"{cell.setting}: {said} without speculation")
 
     def warnings(self) -> list[str]:
         return ["interrupted: the verdict so far"] if self.interrupted else []
@@ -189,10 +197,10 @@ class EngineMatrix(Judged):
             yield f"Known mistakes fit in {sum(fit)} of {len(fit)} audits that deviate: too few to name one."
         for cell, name, command, audit in self._audits():
             close = [one for one in audit.diagnosis if one.behind < CLOSE]
-            first = self.cells[0].speculative if audit is cell.speculative else self.cells[0].plain
-            plain_is_right = first is not None and first.verdict is Verdict.CONSISTENT
-            elsewhere = plain_is_right and close and close[0].name.partition(":")[0] in ALWAYS
-            if close and close[0].fits and not (by_chance or elsewhere):
+            plain = self.cells[0].speculative if audit is cell.speculative else self.cells[0].plain
+            shown = {one.name.partition(":")[0] for one in (plain.diagnosis if plain else ()) if one.fits}
+            unlike = close and close[0].name.partition(":")[0] in ALWAYS - shown
+            if close and close[0].fits and not (by_chance or unlike):
                 others = "".join(f", or {one.name}" for one in close[1:])
                 yield f"{name}: closest known mistake: {close[0].said}{others}."
             if audit.failures and not audit.findings:

@@ -182,6 +182,7 @@ class EngineAudit(Judged):
     provenance: Provenance
     budget: float = BUDGET  #: the probability of a false alarm, split over the tests
     wanted_tv: float = WANTED_TV  #: a deviation that has to be detectable for a verdict
+    repeated: tuple[int, int] = (0, 0)  #: requests with a seed that gave the same text again, of how many
 
     remedies = "engine"
     kinds = ("contract", "support", "deviation", "dependence", "log-probabilities", "counters")
@@ -282,16 +283,8 @@ def table_of_tests(tests: Sequence[TestResult], counted: str, *, p_values: bool)
     for test in chosen:
         value = f"{test.chi_square.p_value:.3g}" if test.chi_square.df else NONE
         tv = f"{test.detectable_tv:.4f}" if test.detectable_tv < 1.0 else NONE
-        rows.append(
-            (
-                test.name,
-                f"{test.n:,}",
-                test.cells,
-                *[value] * p_values,
-                f"{round(test.log10_e, 1) + 0.0:.1f}",
-                tv,
-            )
-        )
+        e = f"{round(test.log10_e, 1) + 0.0:.1f}"
+        rows.append((test.name, f"{test.n:,}", test.cells, *[value] * p_values, e, tv))
     return Table(("test", counted, "cells", *["p"] * p_values, "log10 e", "detectable TV"), rows)
 
 

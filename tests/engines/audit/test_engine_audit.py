@@ -728,21 +728,64 @@ def test_a_mistake_that_fits_in_few_audits_of_many_is_not_named(pair, two_settin
     assert (few.format(sum(fits), len(fits)) in said) is (bool(fits) and not named)
 
 
-@pytest.mark.parametrize(("tokens", "named"), [(3_600, 1), (300, 2)])
-def test_what_shows_in_each_setting_is_named_in_none_where_the_plain_one_is_right(
-    pair, two_settings, tokens, named
-):
-    """But where the plain setting has too few tokens, nothing is known of it."""
-    found = audit_matrix("specsim", pair, battery="small", tokens=tokens, rng=1)
+class CopiesBeginAlike(LocalEngine):
+    """The copies of a request draw their first `shared` tokens with the same numbers, each rightly."""
+
+    shared = 1
+
+    def complete(self, requests):
+        law = self.pair.target
+        for request in requests:
+            for index in range(request.n):
+                text, end = list(request.prompt), len(request.prompt) + request.max_tokens
+                rngs = [np.random.default_rng([request.number, one]) for one in (index, request.n)]
+                while len(text) < end:
+                    row = law.rows(law.contexts([*text, 0], len(text)))[0]
+                    rng = rngs[len(text) < len(request.prompt) + self.shared]
+                    text.append(int(rng.choice(len(row), p=row)))
+                yield Completion(request.number, index, tuple(text[len(request.prompt) :]), finish="length")
+
+
+@pytest.mark.parametrize("shared", [0, 1])
+def test_copies_that_share_their_first_step_alone_are_found(pair, shared, monkeypatch):
+    monkeypatch.setattr(CopiesBeginAlike, "shared", shared)
+    found = audit_engine(CopiesBeginAlike(pair), pair, tokens=18_000, texts=3, rng=1)
+    assert [one.kind for one in found.findings] == ["dependence"] * shared
+    assert not shared or "same prompt, same place, first token" in found.findings[0].text
+
+
+@pytest.mark.parametrize(("in_plain", "named"), [("lenience:lenience=0.8", 2), ("greedy_draft", 0), ("", 0)])
+def test_what_shows_whatever_is_asked_for_shows_in_the_plain_setting(pair, two_settings, in_plain, named):
+    """There it is among the nearest and fits, or no setting has its name."""
+    found = audit_matrix("specsim", pair, battery="small", tokens=300, rng=1)
     one = KnownMistake("lenience:lenience=0.5", (), "Too many.", "everywhere", 1.0, 50.0, 0.0, True)
-    other = replace(one, name="top_k_ignored")
-    cell = replace(found.cells[1], **{
-        path: replace(getattr(found.cells[1], path), diagnosis=(mistake,))
-        for path, mistake in (("speculative", one), ("plain", other))
-    })  # fmt: skip
-    said = " ".join(map(str, replace(found, cells=(found.cells[0], cell)).remarks()))
-    assert said.count("closest known mistake") == named
+    first, second = (replace(cell.speculative, diagnosis=(one,)) for cell in found.cells)
+    first = replace(first, diagnosis=(replace(one, name=in_plain),) if in_plain else ())
+    other = replace(found.cells[1].plain, diagnosis=(replace(one, name="top_k_ignored"),))
+    cells = (
+        replace(found.cells[0], speculative=first),
+        replace(found.cells[1], speculative=second, plain=other),
+    )
+    said = " ".join(map(str, replace(found, cells=cells).remarks()))
+    assert said.count("closest known mistake: lenience") == named
     assert "temperature 0, without speculation: closest known mistake: top_k_ignored" in said
+
+
+@pytest.mark.parametrize(("plain", "wrong"), [((8, 8), True), ((7, 8), False), ((0, 0), False)])
+def test_a_seed_that_gives_other_texts_with_speculation_alone_is_found(pair, two_settings, plain, wrong):
+    found = audit_matrix("specsim", pair, battery="small", tokens=300, rng=1)
+    assert {cell.speculative.repeated for cell in found.cells} == {(8, 8)}
+    assert found.verdict is not Verdict.BIASED
+    first, second = found.cells
+    first = replace(
+        first,
+        speculative=replace(first.speculative, repeated=(3, 8)),
+        plain=replace(first.plain, repeated=plain),
+    )
+    found = replace(found, cells=(first, second))
+    text = "plain: the same seed gave the same text in 3 of 8 repeated requests, in all of them without speculation"
+    assert [(one.kind, one.text) for one in found.findings] == [("dependence", text)] * wrong
+    assert (found.verdict is Verdict.BIASED) is wrong
 
 
 @pytest.fixture
