@@ -1,7 +1,7 @@
 """`specsim check-metrics`."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, make_dataclass, replace
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from specsim.cli._app import app, command
 from specsim.cli._options import given
 from specsim.cli._terminal import TEXT_OR_JUNIT, JUnitForm, print_result
 from specsim.core._files import PathLike, read_table
-from specsim.core._tables import Piece, Shown
+from specsim.core._tables import Line, Piece, Shown
 from specsim.core._verdicts import Check
 
 #: The most series that are checked one by one, and those that a short report names.
@@ -67,12 +67,22 @@ class Report(Shown):
         return [one for one in (self.checks.get(""), self.logged) if one]
 
     @property
+    def logs(self) -> list[Any]:
+        return [self.logged, *self.logged.series] if self.logged else []
+
+    @property
+    def wrong(self) -> dict[str, str]:
+        """What cannot be true of all numbers, under no name, and of each series."""
+        found = {name: check.verdict for name, check in self.checks.items() if check.exit_code}
+        return {one.name: one.verdict for one in self.logs if one.contradicting} | found
+
+    @property
     def exit_code(self) -> int:
-        return max(one.exit_code for one in (*self.whole, *self.checks.values()))
+        return int(bool(self.wrong))
 
     @property
     def verdict(self) -> str:
-        return "impossible" if self.exit_code else "possible"
+        return "impossible" if self.wrong else "possible"
 
     def properties(self) -> dict[str, str]:
         return self.checks[""].reported if "" in self.checks else {}
@@ -82,18 +92,25 @@ class Report(Shown):
             for one in check.outcomes():
                 yield replace(one, name=f"{name}: {one.name}".removeprefix(": "))
         if self.logged:
-            yield Check("requests", "failure" * self.logged.exit_code, "; ".join(self.logged.contradictions))
+            wrong = [one.verdict for one in self.logs if one.contradicting]
+            yield Check("requests", "failure" * bool(wrong), "; ".join(wrong))
 
     def parts(self) -> Iterator[Piece]:
-        return self._pieces("parts", self.checks)
+        yield from self._pieces("parts", MOST)
+        right = [name for name in self.checks if name not in {"", *self.wrong}]
+        yield from (f"{name}: {self.checks[name].verdict}" for name in right)
 
     def brief(self) -> Iterator[Piece]:
-        return self._pieces("brief", [name for name, one in self.checks.items() if one.exit_code][:SHOWN])
+        return self._pieces("brief", SHOWN)
 
-    def _pieces(self, form: str, names: Iterable[str]) -> Iterator[Piece]:
+    def _pieces(self, form: str, most: int) -> Iterator[Piece]:
+        """What contradicts itself first, without the totals of it."""
+        lines = [f"{name}: {verdict}" for name, verdict in self.wrong.items() if name]
+        yield from (Line(line, "bold red") for line in lines[:most])
+        yield Line("possible: nothing to compare" * (not self.wrong and "" not in self.checks), "bold green")
         for one in self.whole:
-            yield from getattr(one, form)()
-        yield from (f"{name}: {self.checks[name].verdict}" for name in names if name)
+            if one is self.logged or one.exit_code or not self.wrong:
+                yield from getattr(one, form)()
 
     def records(self) -> list[dict[str, Any]]:
         return self.whole[-1].records()

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from specsim.core._arguments import checked
-from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, span
+from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats
 from specsim.served._feasible import Range, read
 from specsim.served._records import Record, read_records
@@ -165,6 +165,13 @@ class Acceptance(Shown):
         """0 if no request contradicts itself, else 1."""
         return int(self.contradicting > 0)
 
+    @property
+    def verdict(self) -> str:
+        """The first contradiction, and how many requests have one; empty without any."""
+        word = "contradicts itself" if self.contradicting == 1 else "contradict themselves"
+        of = f" ({self.contradicting:,} of {self.requests:,} requests {word})" if self.requests else ""
+        return f"impossible: {self.contradictions[0]}{of}" if self.contradictions else ""
+
     def to_dict(self) -> dict[str, Any]:
         return as_dict(self, confidence=CONFIDENCE)
 
@@ -176,6 +183,8 @@ class Acceptance(Shown):
         return rows
 
     def parts(self) -> Iterator[Piece]:
+        yield Line(self.verdict, "bold red")
+        yield from (f"  {line}" for line in self.contradictions[1:])
         if self.series:
             columns = ("", "steps", "drafted", "accepted", "tokens per step", "α drafted")
             yield Table(columns, [*map(_row, self.series)])
@@ -194,9 +203,6 @@ class Acceptance(Shown):
             text = "drafted {:,} = {:,} accepted + {:,} rejected + {:,} ignored".format(*self.rejected)
             alpha = self.rejected[1] / max(1, sum(self.rejected[1:3]))
             yield f"{text}; if ignored ones are behind a rejection, α verified is {alpha:.4f}"
-        if self.contradicting:
-            yield f"{self.contradicting:,} requests contradict themselves; the first:"
-            yield from (f"  {line}" for line in self.contradictions)
         if self.unreadable:
             yield f"{len(self.unreadable):,} lines could not be read; the first:"
             yield from (f"  {line}" for line in self.unreadable[:SHOWN])

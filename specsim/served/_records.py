@@ -167,11 +167,12 @@ class _Texts:
     def _servers(self, place: str) -> Iterator[Record]:
         """A record of all servers, and beside it of each."""
         servers, values = self._series, dict[tuple[str, str], list[float]]()
-        common = set.intersection(*({*labels} for _, labels in servers)) if servers else set()
+        some, common = False, set.intersection(*({*labels} for _, labels in servers)) if servers else set()
         for (engine, labels), series in servers.items():
             part = ", ".join(f'{name}="{value}"' for name, value in labels if (name, value) not in common)
             record = _server(place, series, engine)
             if len(servers) > 1 and record.numbers:
+                some = True
                 yield record._replace(part=part or engine, beside=True)
             for key, value in series.items():
                 values.setdefault(key, []).append(value)
@@ -180,7 +181,7 @@ class _Texts:
         total = {key: some[0] if key[0] in GAUGES else sum(some) for key, some in agreed.items()}
         engines = {engine for engine, _ in servers}
         record = _server(place, total, engines.pop() if len(engines) == 1 else "")
-        if record.numbers:
+        if record.numbers or some:
             yield record
 
     def _end(self) -> None:

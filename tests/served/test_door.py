@@ -94,6 +94,15 @@ TEXTS = {
     "evaluation": ('{"doc_id": 0, "accept_lengths": [3, 1, 4]}\n' * 2, ["6 steps of 2 requests", "2.66667"], 0),
     "engines": (PROMETHEUS, ['engine="0"', 'engine="1"', "3.75"], 0),
     "engines, by position": (PROMETHEUS + PASSED, ["2 more rows: --verbose"], 0),
+    "engines, one wrong": (
+        PROMETHEUS.replace("200.0", "450.0"),
+        ['engine="0": impossible: accepted ≤ drafted fails, 450 against 400'],
+        1,
+    ),
+    "engines, one falling": (
+        PROMETHEUS + PASSED.replace("60.0", "90.0"), ['engine="0": impossible: ', "a position is accepted"], 1
+    ),
+    "ranks": ("".join(f'sglang:spec_accept_length{{dp_rank="{i}"}} {i}.4\n' for i in (2, 3)), ["3.4"], 0),
     "llamacpp": (PROMETHEUS.replace("vllm:", "llamacpp:"), ["definitions of llama.cpp"], 0),
     "tgi": (
         "tgi_request_skipped_tokens_count 90\n"
@@ -139,6 +148,7 @@ def test_what_engines_write_is_read_and_answered(name, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode()), isatty=lambda: False))
     ran = run("check-metrics", *([] if name == "vllm" else ["-"]))
     assert (ran.code, [one for one in said if one not in re.sub(" +", " ", ran.out)]) == (code, []), ran
+    assert ("impossible: " if code else "possible: ") in ran.out.partition("\n")[0], ran
     lines = [textwrap.wrap(line.rstrip(), 80) or [""] for line in ran.out.splitlines()]
     assert sum(map(len, lines)) <= 25, ran.out  # on a terminal
 
