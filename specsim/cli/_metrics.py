@@ -50,6 +50,8 @@ def check_metrics(
         # a histogram that does not contradict itself is possible
         if log and (not name or one.contradicting or not one.lengths):
             checks[name] = specsim.check_metrics(**{"engine": one.engine} | log | options)
+    if "" in checks and not checks[""].possible:  # the positions may mean something else
+        logged = replace(logged, positions=())
     return print_result(Report(checks, logged), form)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
+from itertools import chain
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from specsim.core._registry import check_known
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict
 from specsim.core._verdicts import Check as Outcome
 from specsim.served._feasible import CLOSE, COUNTS, LATENCIES, Program, Range, Value, plus, read
-from specsim.served._meanings import Numbers, answers, meanings
+from specsim.served._meanings import Numbers, answers, meanings, no_chain
 from specsim.served._statements import (
     ACCEPTED,
     DEFINITIONS,
@@ -71,7 +72,9 @@ class MetricsCheck(Shown):
     remarks: tuple[str, ...]  #: assumptions, and numbers that were not checked; they exclude nothing
     fits: tuple[str, ...] = ()  #: if impossible, other meanings of a number with which every statement holds
     then: tuple[Implied, ...] = ()  #: what follows of the first of them
-    answers: tuple[str, ...] = ()  #: what limits, where speculation breaks even, and the best γ
+    answers: tuple[
+        str, ...
+    ] = ()  #: what limits, where speculation breaks even, and the best γ; if impossible, of `then`
 
     long = 7
 
@@ -115,7 +118,7 @@ class MetricsCheck(Shown):
         yield Line(self.verdict, f"bold {'green' if self.possible else 'red'}")
         yield from (f"all statements hold if {meaning}" for meaning in self.fits[:1])
         yield from (f"they also hold if {meaning}" for meaning in self.fits[1:])
-        yield from self.answers
+        yield from self.answers * self.possible
         rows = [
             (c.statement, "holds" if c.holds else "fails", c.left, c.right, f"{c.slack:.4g}")
             for c in self.checks
@@ -128,6 +131,7 @@ class MetricsCheck(Shown):
             yield Table(("it follows", "", ""), self.implied)
         if self.then:
             yield Table(("if the first is meant", "", ""), self.then)
+        yield from self.answers * (not self.possible)
         yield from (Line(f"{check.name}: {check.note}", "dim") for check in self.checks if check.note)
         yield from (Line(f"remark: {remark}", "dim") for remark in self.remarks)
 
@@ -246,9 +250,10 @@ def check_metrics(
     possible = all(check.holds for check in checks)
     conflict = [] if possible else _conflict(given, definition)
     implied = _implied(given, definition, program) if possible else ()
-    values = {item.name: item.value for item in implied}
     others = [] if possible else meanings(given, definition, conflict, _feasible)
     then = [_implied(*one[1:], _test_statements(*one[1:])[1]) for one in others[:1]]
+    meant = [(given, definition)] if possible else [one[1:] for one in others[:1]]
+    values = {item.name: item.value for item in (*implied, *chain(*then))}
     return MetricsCheck(
         engine=engine,
         reported={name: str(value) for name, value in texts.items()},
@@ -256,10 +261,10 @@ def check_metrics(
         checks=checks,
         conflict=tuple(f"{name.replace('_', ' ')} {texts.get(name, given[name])}" for name in conflict),
         implied=implied,
-        remarks=tuple(_remarks(given, definition, values)),
+        remarks=tuple(_remarks(given, definition, values if possible else {})),
         fits=tuple(text for text, *_ in others),
-        then=then[0] if then else (),
-        answers=tuple(answers(given, values, definition)),
+        then=tuple(chain(*then)),
+        answers=(*no_chain(given), *(text for one in meant for text in answers(*one, values))),
     )
 
 

@@ -1,14 +1,16 @@
 """What else impossible numbers could mean, and what possible ones say of the speed: what limits it, where
 speculation breaks even, and the best γ."""
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from operator import mul
 
 import scipy
 
 from specsim.core._files import read_table
-from specsim.served._feasible import Range
+from specsim.served._feasible import CLOSE, Range
 from specsim.served._statements import Definition
 from specsim.theory import expected_tokens
 
@@ -31,7 +33,8 @@ def meanings(
     """Other meanings of a number of the conflict with which all statements hold, the likely ones first."""
     found = [(text, moved, definition) for text, moved in _shifted(given) if feasible(moved, definition)]
     for text, entry in READINGS.items() if "speedup" not in conflict else ():
-        known = entry["about"] in conflict and entry.get("needs", entry["about"]) in given
+        known = any(name.startswith(entry["about"]) for name in conflict)
+        known &= entry.get("needs", "") in ("", *given)
         for change in entry["changes"] if known and not (found and "weak" in entry) else ():
             other = replace(definition, **change)
             numbers = {"requests": Range(0, 0)} | dict(given) if "outside" in change else given
@@ -50,34 +53,44 @@ def _shifted(given: Numbers) -> Iterator[tuple[str, Numbers]]:
     text = "the histogram is too {} by one: its entry k counts the steps that accepted k {} 1"
     up = [Range(1, 1), *(rates[:-1] if rates[-1].high <= NEVER else rates)]
     for sign, words, moved in ((1, ("low", "+"), up), (-1, ("high", "−"), rates[1:])):
-        accepted = Range(*(a + sign * n for a, n in zip(given["accepted"], given["steps"], strict=True)))
-        if moved and accepted.low >= 0 and (sign > 0 or rates[0].high == 1):
-            positions = {f"position {i}": one for i, one in enumerate(moved, 1)}
-            gamma = Range(len(moved), len(moved))
-            yield text.format(*words), rest | positions | {"accepted": accepted, "gamma": gamma}
+        counted = Range(*(a + sign * n for a, n in zip(given["accepted"], given["steps"], strict=True)))
+        # a logged count may be right beside the histogram
+        for accepted in (counted, given["accepted"]) if sign > 0 or rates[0].high == 1 else ():
+            if moved and accepted.low >= 0:
+                positions = {f"position {i}": one for i, one in enumerate(moved, 1)}
+                gamma = Range(len(moved), len(moved))
+                yield text.format(*words), rest | positions | {"accepted": accepted, "gamma": gamma}
 
 
-def answers(given: Numbers, values: Numbers, definition: Definition) -> Iterator[str]:
-    """What is derived from `given`, and `values` that follow from it, in sentences."""
-    rates = [_middle(one) for name, one in given.items() if name.startswith("position")]
+def no_chain(given: Numbers) -> Iterator[str]:
+    """Whether the rate and the length alone exclude chains of any one length."""
     rate, tokens = given.get("acceptance_rate"), given.get("tokens_per_step")
-    alone = not {"gamma", "drafted", "steps", "accepted"} & given.keys()
-    if rate and tokens and alone and tokens.low * (1 - rate.high) > 1:
+    if not rate or not tokens or {"gamma", "drafted", "steps", "accepted"} & given.keys():
+        return
+    longest = math.floor((tokens.high - 1) / rate.low + CLOSE) if rate.low else math.inf
+    if tokens.low * (1 - rate.high) > 1 and longest < (tokens.low - 1) / rate.high - CLOSE:
         printed = f"1 / (1 − {_middle(rate):.6g}) = {1 / (1 - _middle(rate)):.4g}"
         yield (
             f"no chain: with this rate of tested tokens a step emits at most {printed} tokens; a tree can "
             "emit more, and so can chains that vary in length with this rate of drafted tokens"
         )
+
+
+def answers(given: Numbers, definition: Definition, values: Numbers) -> Iterator[str]:
+    """What is derived from `given`, and `values` that follow from it, in sentences."""
+    rates = [_middle(one) for name, one in given.items() if name.startswith("position")]
+    rates = [*accumulate(rates, mul)] if definition.conditional else rates
     emitted, accepted = (given[name].low if name in given else 0 for name in ("emitted", "accepted"))
     if 0 < accepted < emitted and "steps" not in {*given, *values} and not definition.independent:
         text = "tokens per pass of the target, drafted or not: {:.4g} = emitted / (emitted − accepted)"
         yield text.format(emitted / (emitted - accepted))
     if len(rates) > 1:
-        yield from _limits(given, rates, values.get("α drafted", rate))
+        yield from _limits(given, rates, values.get("α drafted", given.get("acceptance_rate")))
     cost = _cost(given, values)
     if cost:
         yield from _break_even(given, cost, values.get("tokens per step"))
-    yield from _best_gamma(given, rates, cost, values)
+    if not definition.tree:
+        yield from _best_gamma(given, rates, cost, values)
 
 
 def _limits(given: Numbers, rates: list[float], drafted: Range | None) -> Iterator[str]:
