@@ -1,7 +1,7 @@
 """`specsim check-metrics`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, make_dataclass, replace
 from typing import Annotated, Any
 
@@ -18,14 +18,9 @@ from specsim.core._verdicts import Check
 #: The most series that are checked one by one, and those that a short report names.
 MOST, SHOWN = 32, 3
 #: The numbers that may be reported, as options.
-Numbers: Any = make_dataclass(
-    "Numbers",
-    [
-        (name, Annotated[str | None, Parameter(help=text)], None)
-        for name, text in read_table("numbers").items()
-    ],
-    namespace={"__module__": __name__},
-)
+OPTIONS = read_table("numbers").items()
+FIELDS = [(name, Annotated[str | None, Parameter(help=text)], None) for name, text in OPTIONS]
+Numbers: Any = make_dataclass("Numbers", FIELDS, namespace={"__module__": __name__})
 
 
 @command(app, name="check-metrics")
@@ -69,22 +64,12 @@ class Report(Shown):
         return [one for one in (self.checks.get(""), self.logged) if one]
 
     @property
-    def logs(self) -> list[Any]:
-        return [self.logged, *self.logged.series] if self.logged else []
-
-    @property
-    def wrong(self) -> dict[str, str]:
-        """What cannot be true of all numbers, under no name, and of each series."""
-        found = {name: check.verdict for name, check in self.checks.items() if check.exit_code}
-        return {one.name: one.verdict for one in self.logs if one.contradicting} | found
-
-    @property
     def exit_code(self) -> int:
-        return int(bool(self.wrong))
+        return max(one.exit_code for one in (*self.whole, *self.checks.values()))
 
     @property
     def verdict(self) -> str:
-        return "impossible" if self.wrong else "possible"
+        return "impossible" if self.exit_code else "possible"
 
     def properties(self) -> dict[str, str]:
         return self.checks[""].reported if "" in self.checks else {}
@@ -94,25 +79,23 @@ class Report(Shown):
             for one in check.outcomes():
                 yield replace(one, name=f"{name}: {one.name}".removeprefix(": "))
         if self.logged:
-            wrong = [one.verdict for one in self.logs if one.contradicting]
-            yield Check("requests", "failure" * bool(wrong), "; ".join(wrong))
+            yield Check("requests", "failure" * self.logged.exit_code, "; ".join(self.logged.contradictions))
 
     def parts(self) -> Iterator[Piece]:
-        yield from self._pieces("parts", MOST)
-        right = [name for name in self.checks if name not in {"", *self.wrong}]
-        yield from (f"{name}: {self.checks[name].verdict}" for name in right)
+        return self._pieces("parts", self.checks)
 
     def brief(self) -> Iterator[Piece]:
-        return self._pieces("brief", SHOWN)
+        return self._pieces("brief", [name for name, one in self.checks.items() if one.exit_code][:SHOWN])
 
-    def _pieces(self, form: str, most: int) -> Iterator[Piece]:
-        """What contradicts itself first, without the totals of it."""
-        lines = [f"{name}: {verdict}" for name, verdict in self.wrong.items() if name]
-        yield from (Line(line, "bold red") for line in lines[:most])
-        yield Line("possible: nothing to compare" * (not self.wrong and "" not in self.checks), "bold green")
+    def _pieces(self, form: str, names: Iterable[str]) -> Iterator[Piece]:
+        """What cannot be true first; then not what is possible of its sum."""
+        lines = [(f"{one}: {self.checks[one].verdict}", self.checks[one].exit_code) for one in names if one]
+        yield from (Line(line, "bold red") for line, wrong in lines if wrong)
+        yield "possible: nothing to compare" * (not self.exit_code and "" not in self.checks)
         for one in self.whole:
-            if one is self.logged or one.exit_code or not self.wrong:
+            if one is self.logged or one.exit_code or not self.exit_code:
                 yield from getattr(one, form)()
+        yield from (line for line, wrong in lines if not wrong)
 
     def records(self) -> list[dict[str, Any]]:
         return self.whole[-1].records()

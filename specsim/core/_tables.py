@@ -77,7 +77,8 @@ class Table:
         others = [i for i in range(len(self.rows)) if i not in self.bold]
         kept = sorted([*self.bold, *others][:most])
         bold = [new for new, old in enumerate(kept) if old in self.bold]
-        left = [Line(f"{len(self.rows) - most} more rows: --verbose", "")] * (len(self.rows) > most)
+        more = len(self.rows) - most
+        left = [Line(f"{more} more row{'s' * (more > 1)}: --verbose", "")] * (more > 0)
         return [replace(self, rows=[self.rows[i] for i in kept], bold=bold), *left]
 
     def to_html(self) -> str:

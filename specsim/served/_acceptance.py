@@ -3,7 +3,7 @@
 docs/checking-metrics.md lists the files and their fields."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from pathlib import Path
@@ -30,10 +30,6 @@ class Counted(NamedTuple):
     steps: Range
     reached: tuple[Range, ...]
     lengths: tuple[int, ...]
-
-    @property
-    def exact(self) -> bool:
-        return all(one.low == one.high for one in (self.steps, *self.reached))
 
 
 def _counted(record: Record) -> Counted | None:
@@ -123,8 +119,8 @@ def _parts(records: Sequence[Record]) -> list[int]:
 
 #: Two-sided confidence of the intervals.
 CONFIDENCE = 0.95
-#: Contradictions and unreadable lines that are shown.
-SHOWN = 5
+#: Contradictions and unreadable lines that are shown; requests or lines that tell how much they differ.
+SHOWN, FEW = 5, 5
 
 
 class AcceptedPosition(NamedTuple):
@@ -157,6 +153,7 @@ class Acceptance(Shown):
     suspect: dict[str, Any] = field(default_factory=dict, repr=False)  #: the first contradicting record
     rejected: tuple[int, ...] = ()  #: accepted, rejected and ignored drafted tokens, after their sum
     likely: bool = False  #: whether `lengths` is the likeliest histogram of several
+    means: tuple[float, ...] = ()  #: tokens per step of requests or lines, where no counts give the sum
 
     long = 4
 
@@ -164,13 +161,6 @@ class Acceptance(Shown):
     def exit_code(self) -> int:
         """0 if no request contradicts itself, else 1."""
         return int(self.contradicting > 0)
-
-    @property
-    def verdict(self) -> str:
-        """The first contradiction, and how many requests have one; empty without any."""
-        word = "contradicts itself" if self.contradicting == 1 else "contradict themselves"
-        of = f" ({self.contradicting:,} of {self.requests:,} requests {word})" if self.requests else ""
-        return f"impossible: {self.contradictions[0]}{of}" if self.contradictions else ""
 
     def to_dict(self) -> dict[str, Any]:
         return as_dict(self, confidence=CONFIDENCE)
@@ -183,7 +173,9 @@ class Acceptance(Shown):
         return rows
 
     def parts(self) -> Iterator[Piece]:
-        yield Line(self.verdict, "bold red")
+        for line in self.contradictions[:1]:
+            of = f" (such requests: {self.contradicting:,} of {self.requests:,})" if self.requests else ""
+            yield Line(f"impossible: {line}{of}", "bold red")
         yield from (f"  {line}" for line in self.contradictions[1:])
         if self.series:
             columns = ("", "steps", "drafted", "accepted", "tokens per step", "α drafted")
@@ -194,11 +186,19 @@ class Acceptance(Shown):
                 for one in self.positions
             ]
             yield Table(("position", "tested", "accepted", "α", f"{CONFIDENCE:.0%} interval"), rows)
+        what, means = "requests" if self.requests else "lines", np.array(self.means)
+        if self.means:
+            reach = half_width(means, np.ones_like(means)) if len(means) >= FEW else math.nan
+            interval = span((means.mean() - reach, means.mean() + reach))
+            text = f"{means.mean():.4g} tokens per step, from {min(means):.4g} to {max(means):.4g}"
+            yield f"the mean of {len(means):,} {what} is {text}; {CONFIDENCE:.0%} interval {interval}"
+        if 0 < len(means) < FEW or any(math.isnan(one.interval[0]) for one in self.positions):
+            yield f"fewer than {FEW} {what} are too few for an interval, since steps of each are alike"
         of = f"{self.requests:,} request{'s' * (self.requests != 1)}" if self.requests else "a server"
-        most = "not logged" if self.gamma is None else self.gamma
+        most = "" if self.gamma is None else f", γ {self.gamma}"
         about = "about " * self.likely
         steps = f"{about}{sum(self.lengths):,} steps of {of}" if self.lengths else of
-        yield f"{steps}, γ {most}, definitions of {self.engine}"
+        yield f"{steps}{most}, definitions of {self.engine}"
         if self.rejected:
             text = "drafted {:,} = {:,} accepted + {:,} rejected + {:,} ignored".format(*self.rejected)
             alpha = self.rejected[1] / max(1, sum(self.rejected[1:3]))
@@ -279,7 +279,7 @@ def some_records(source: str | Path, unreadable: list[str]) -> list[Record]:
 
 
 def acceptance_of(
-    records: list[Record], unreadable: Sequence[str] = (), name: str = "", series: Iterable[Acceptance] = ()
+    records: list[Record], unreadable: Sequence[str] = (), name: str = "", series: Sequence[Acceptance] = ()
 ) -> Acceptance:
     if any(one.is_request and one.lengths for one in records):  # others were without speculation
         records = [one for one in records if one.lengths or not one.is_request]
@@ -292,21 +292,26 @@ def acceptance_of(
     gammas = [one.numbers.get("gamma", len(one.numbers.get("by_position", ()))) for one in records]
     gamma, engines = max(gammas) if all(gammas) else None, {one.engine for one in records}
     lengths = tuple(map(sum, zip_longest(*(one.lengths for one in counted), fillvalue=0)))
+    why = [f"{one.place}: {'; '.join(reasons)}" for one, reasons in wrong]
+    why = [f"{one.name}: {text}" for one in series for text in one.contradictions if text not in why] + why
+    numbers = {} if wrong else _numbers(records, counted, gamma)
+    several = isinstance(numbers.get("tokens_per_step"), Range)
     return Acceptance(
         engine=engines.pop() if len(engines) == 1 else "other",
         requests=len(records) if all(one.is_request for one in records) else 0,
         gamma=gamma,
         lengths=lengths,
         positions=() if wrong else tuple(_positions(records, counted, lengths)),
-        numbers={} if wrong else _numbers(records, counted, gamma),
-        contradictions=tuple(f"{one.place}: {'; '.join(reasons)}" for one, reasons in wrong[:SHOWN]),
-        contradicting=len(wrong),
+        numbers=numbers,
+        contradictions=tuple(why[:SHOWN]),
+        contradicting=len(why),
         unreadable=tuple(unreadable),
         name=name,
         series=tuple(series),
         suspect=_arguments(wrong[0][0]) if wrong else {},
         rejected=tuple(_parts(records)),
         likely=any(one.steps.low < one.steps.high for one in counted),
+        means=tuple(float(one.numbers["tokens_per_step"]) for one in records if several),
     )
 
 
@@ -326,16 +331,14 @@ def _numbers(records: list[Record], counted: list[Counted], gamma: int | None) -
     """The totals that all records have, as arguments of `check_metrics`."""
     if len(records) == 1 and not records[0].lengths:
         return _arguments(records[0])
-    found: dict[str, Any] = {}
-    for name in ("steps", "accepted", "drafted", "emitted"):
-        counts = [one.numbers.get(name) for one in records]
-        if None not in counts:
-            found[name] = sum(counts)
+    names = "steps", "accepted", "drafted", "emitted"
+    counts = {name: [one.numbers.get(name) for one in records] for name in names}
+    found: dict[str, Any] = {name: sum(some) for name, some in counts.items() if None not in some}
     if counted:
         steps = Range(*(sum(ends) for ends in zip(*(one.steps for one in counted), strict=True)))
         if not steps.high:
             return {}
-        exact = all(one.exact for one in counted)
+        exact = all(one.low == one.high for some in counted for one in (some.steps, *some.reached))
         found["steps"] = int(steps.low) if exact else steps
         if exact:
             found["accepted"] = sum(k * n for one in counted for k, n in enumerate(one.lengths))
@@ -349,10 +352,11 @@ def _numbers(records: list[Record], counted: list[Counted], gamma: int | None) -
                 one.low / steps.low if exact else Range(one.low / steps.high, min(1.0, one.high / steps.low))
                 for one in sums
             ]
-    if not found:  # of several ranks or models; their mean is not known, unless they agree
-        for name in ("tokens_per_step", "acceptance_rate"):
-            values = {one.numbers.get(name) for one in records}
-            found |= {name: values.pop()} if len(values) == 1 and None not in values else {}
+    for name in ("tokens_per_step", "acceptance_rate") if not found else ():
+        values: set[Any] = {one.numbers.get(name) for one in records}
+        if None not in values:  # the mean of all is between those that are printed
+            low, high = zip(*(read(name, value) for value in values), strict=True)
+            found[name] = values.pop() if len(values) == 1 else Range(min(low), max(high))
     if found and all(one.is_request for one in records):
         found["requests"] = len(records)
     return found
@@ -379,12 +383,17 @@ def _positions(
 
 def _interval(tested: Floats, accepted: Floats) -> tuple[float, float]:
     """The hull of the binomial interval and that of a ratio of sums over requests."""
-    n, hits, tail = tested.sum(), accepted.sum(), (1 - CONFIDENCE) / 2
-    low = float(scipy.stats.beta.ppf(tail, hits, n - hits + 1)) if hits else 0.0
-    high = float(scipy.stats.beta.ppf(1 - tail, hits + 1, n - hits)) if hits < n else 1.0
-    requests = int((tested > 0).sum())
-    if requests > 1:
-        variance = ((accepted - hits / n * tested) ** 2).sum() * requests / (requests - 1) / n**2
-        reach = float(scipy.stats.t.ppf(1 - tail, requests - 1) * np.sqrt(variance))
+    n, hits, some = int(tested.sum()), int(accepted.sum()), tested > 0
+    low, high = scipy.stats.binomtest(hits, n).proportion_ci(CONFIDENCE)
+    if some.sum() > 1:
+        reach = half_width(accepted[some], tested[some])
         low, high = min(low, hits / n - reach), max(high, hits / n + reach)
-    return max(0.0, float(low)), min(1.0, float(high))
+    few = 1 < len(tested) < FEW
+    return (math.nan, math.nan) if few else (max(0.0, float(low)), min(1.0, float(high)))
+
+
+def half_width(tops: Floats, bottoms: Floats) -> float:
+    """Of the interval of a ratio of sums, from the differences between its terms, two or more."""
+    n = len(tops)
+    variance = ((tops - tops.sum() / bottoms.sum() * bottoms) ** 2).sum() * n / (n - 1) / bottoms.sum() ** 2
+    return float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.sqrt(variance))

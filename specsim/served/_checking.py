@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
-from itertools import chain
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from specsim.core._registry import check_known
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict
 from specsim.core._verdicts import Check as Outcome
 from specsim.served._feasible import CLOSE, COUNTS, LATENCIES, Program, Range, Value, plus, read
-from specsim.served._meanings import Numbers, answers, meanings, no_chain
+from specsim.served._meanings import SENTENCES, Numbers, answers, meanings
 from specsim.served._statements import (
     ACCEPTED,
     DEFINITIONS,
@@ -72,9 +71,7 @@ class MetricsCheck(Shown):
     remarks: tuple[str, ...]  #: assumptions, and numbers that were not checked; they exclude nothing
     fits: tuple[str, ...] = ()  #: if impossible, other meanings of a number with which every statement holds
     then: tuple[Implied, ...] = ()  #: what follows of the first of them
-    answers: tuple[
-        str, ...
-    ] = ()  #: what limits, where speculation breaks even, and the best γ; if impossible, of `then`
+    answers: tuple[str, ...] = ()  #: what limits, where speculation breaks even, and the best γ, or of `then`
 
     long = 7
 
@@ -96,10 +93,9 @@ class MetricsCheck(Shown):
             found = f"{count} statement{'s hold' if count > 1 else ' holds'}"
             return f"possible: {found if count else 'nothing to compare'}"
         wrong = next(check for check in self.checks if not check.holds)
-        return (
-            f"impossible: {wrong.statement} fails, {wrong.left} against {wrong.right}; "
-            f"not all of these can be true: {', '.join(self.conflict)}"
-        )
+        sides = f", {wrong.left} against {wrong.right}" * (wrong.left != (0, math.inf))
+        conflict = ", ".join(self.conflict)
+        return f"impossible: {wrong.statement} fails{sides}; not all of these can be true: {conflict}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON; a missing bound is None."""
@@ -136,7 +132,8 @@ class MetricsCheck(Shown):
         yield from (Line(f"remark: {remark}", "dim") for remark in self.remarks)
 
     def brief(self) -> list[Piece]:
-        return [*super().brief(), f"{len(self.checks)} statements, and remarks: --verbose"]
+        count = len(self.checks)
+        return [*super().brief(), f"{count} statement{'s' * (count != 1)}, and remarks: --verbose"]
 
     def outcomes(self) -> Iterator[Outcome]:
         """A test case for each statement."""
@@ -249,22 +246,21 @@ def check_metrics(
     checks, program = _test_statements(given, definition)
     possible = all(check.holds for check in checks)
     conflict = [] if possible else _conflict(given, definition)
-    implied = _implied(given, definition, program) if possible else ()
-    others = [] if possible else meanings(given, definition, conflict, _feasible)
-    then = [_implied(*one[1:], _test_statements(*one[1:])[1]) for one in others[:1]]
-    meant = [(given, definition)] if possible else [one[1:] for one in others[:1]]
-    values = {item.name: item.value for item in (*implied, *chain(*then))}
+    others = [] if possible else meanings(given, definition, {one.split()[0] for one in conflict}, _feasible)
+    meant = (given, definition) if possible else others[0][1:] if others else None
+    follows = _implied(*meant, program if possible else _test_statements(*meant)[1]) if meant else ()
+    values = {item.name: item.value for item in follows}
     return MetricsCheck(
         engine=engine,
         reported={name: str(value) for name, value in texts.items()},
         per_step="steps" in program.unit,
         checks=checks,
         conflict=tuple(f"{name.replace('_', ' ')} {texts.get(name, given[name])}" for name in conflict),
-        implied=implied,
+        implied=follows * possible,
         remarks=tuple(_remarks(given, definition, values if possible else {})),
         fits=tuple(text for text, *_ in others),
-        then=tuple(chain(*then)),
-        answers=(*no_chain(given), *(text for one in meant for text in answers(*one, values))),
+        then=follows * (not possible),
+        answers=tuple(answers(*meant, values)) if meant else (),
     )
 
 
@@ -362,7 +358,8 @@ def _feasible(given: Mapping[str, Range], definition: Definition) -> bool:
 
 def _implied(given: Mapping[str, Range], definition: Definition, program: Program) -> tuple[Implied, ...]:
     """The ranges of numbers that were not reported, where they are bounded."""
-    found = []
+    found, steps = [], program.range(STEPS)
+    free = "gamma" not in given and steps.low <= 1 < steps.high  # all tokens may be of one step
     for name, form, over, note in (
         ("α drafted", ACCEPTED, DRAFTED, "accepted before a rejection / drafted"),
         ("α verified", ACCEPTED, TESTED, "the same / (that + rejecting steps)"),
@@ -370,7 +367,8 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
         ("drafted per step", DRAFTED, STEPS, ""),
     ):
         value = program.range(form, over) if program.feasible(over) else Range(0, math.inf)
-        if value.high < math.inf and not (name[0] == "α" and value == (0, 1)):
+        trivial = value == (0, 1) if name[0] == "α" else free
+        if value.high < math.inf and not trivial:
             found.append(Implied(name, value, note))
     if "one" in program.unit:
         for name in COUNTS:
@@ -387,7 +385,7 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
         found.append(Implied("batch", Range(least, math.inf), "throughput × TPOT / 1000"))
     cost, text, _ = least_cost(given)
     fastest = program.most(plus(ACCEPTED, STEPS), cost)
-    if fastest < math.inf:
+    if fastest < math.inf and not free:
         found.append(Implied("speed-up, at most", Range(fastest, fastest), text))
     return tuple(found)
 
@@ -404,13 +402,10 @@ def _remarks(given: Numbers, definition: Definition, values: Numbers) -> Iterato
     if "gamma" not in given or "tokens per step" not in values:
         return
     gamma, tokens = int(given["gamma"].low), values["tokens per step"]
-    names = {"α verified": "it holds on average for independent acceptances of one probability and length γ"}
-    if "acceptance_rate" in given:
-        names["α drafted"] = "the formula has another α; this one also counts tokens behind a rejection"
-    for name in filter(values.get, names):
-        alpha = values[name]
-        ends = max(alpha.low, 0.0), min(alpha.high, 1.0)
-        low, high = (float(expected_tokens(end, gamma)) for end in ends)
-        if high < tokens.low - 1e-6 or low > tokens.high + 1e-6:
+    for name, why in SENTENCES["formula"].items():
+        alpha = values.get(name, Range(0, 1))
+        low, high = (float(expected_tokens(min(max(end, 0.0), 1.0), gamma)) for end in alpha)
+        known = name != "α drafted" or "acceptance_rate" in given
+        if known and (high < tokens.low - 1e-6 or low > tokens.high + 1e-6):
             instead = f"{Range(low, high)} tokens per step, not {tokens}"
-            yield f"i.i.d. formula: with {name} {alpha} it gives {instead}; no contradiction: {names[name]}"
+            yield f"i.i.d. formula: with {name} {alpha} it gives {instead}; no contradiction: {why}"

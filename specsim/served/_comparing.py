@@ -13,7 +13,7 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_between
 from specsim.core._tables import Line, Piece, Shown, Table, span
 from specsim.core._types import Floats
-from specsim.served._acceptance import CONFIDENCE, acceptance_of, some_records
+from specsim.served._acceptance import CONFIDENCE, acceptance_of, half_width, some_records
 
 #: Random exchanges, and the probability with which a change of `detectable` is shown.
 EXCHANGES, POWER = 9_999, 0.9
@@ -138,15 +138,10 @@ def compare_acceptance(
         first, second = (tokens[i].sum(axis) / steps[i].sum(axis) for i in (one, other))
         return second - first
 
-    ran = stats.permutation_test(
-        (np.arange(n), np.arange(n, n + m)),
-        difference,
-        permutation_type="samples" if paired else "independent",
-        vectorized=True,
-        n_resamples=EXCHANGES,
-        batch=max(1, 2**22 // (n + m)),
-        random_state=np.random.default_rng(0),
-    )
+    kind, rows = "samples" if paired else "independent", (np.arange(n), np.arange(n, n + m))
+    how: Any = {"n_resamples": EXCHANGES, "batch": max(1, 2**22 // (n + m)), "vectorized": True}
+    how |= {"permutation_type": kind, "random_state": np.random.default_rng(0)}
+    ran = stats.permutation_test(rows, difference, **how)
     reach = stats.norm.isf(false_alarm / 2.0) + stats.norm.ppf(POWER)
     detectable = float(reach * np.std(ran.null_distribution))
     return AcceptanceComparison(logs, false_alarm, change, paired, float(ran.pvalue), detectable)
@@ -170,7 +165,6 @@ def _summed(log: str, tokens: Floats, steps: Floats) -> LoggedTokens:
     """A ratio of sums over requests, with its interval."""
     n, mean, reach, decimals = len(steps), float(tokens.sum() / steps.sum()), math.inf, 0
     if n > 1:
-        variance = ((tokens - mean * steps) ** 2).sum() * n / (n - 1) / steps.sum() ** 2
-        reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1) * np.sqrt(variance))
+        reach = half_width(tokens, steps)
         decimals = min(max(0, math.floor(-math.log10(max(2.0 * reach, 1e-9)))), 9)
     return LoggedTokens(log, n, int(steps.sum()), mean, max(1.0, mean - reach), mean + reach, decimals)

@@ -30,11 +30,7 @@ CLOSE = 1e-9  #: Ratios this close are one.
 
 
 def plus(*forms: Form) -> Form:
-    """The sum of forms.
-
-    >>> plus({"accepted": 1}, {"steps": 1}, {"accepted": 2})
-    {'accepted': 3, 'steps': 1}
-    """
+    """The sum of forms."""
     total: Form = {}
     for form in forms:
         for name, coefficient in form.items():
@@ -142,8 +138,6 @@ def _at(form: Form, point: Form) -> float:
     return sum(coefficient * point.get(name, 0.0) for name, coefficient in form.items())
 
 
-# Reported numbers as intervals: exact for counts, else the values that round to the printed digits.
-
 #: Kinds of reported numbers: counts of a run; whole numbers; numbers in [0, 1]; positive times in one unit.
 COUNTS = ("steps", "drafted", "accepted", "emitted", "bonus")
 WHOLE = (*COUNTS, "gamma", "requests", "batch")
@@ -206,9 +200,8 @@ def read(name: str, value: Value, rounding: float = 0.5) -> Range:
     exponent = exact.as_tuple().exponent
     assert isinstance(exponent, int)
     if exponent < SMALLEST or exact.adjusted() > LARGEST:
-        raise ValueError(
-            f"{name}: {shown} is out of range; give at most 10^{LARGEST}, with at most {-SMALLEST} decimals"
-        )
+        most = f"10^{LARGEST}, with at most {-SMALLEST} decimals"
+        raise ValueError(f"{name}: {shown} is out of range; give at most {most}")
     unit, exact = scale * Decimal(1).scaleb(exponent), exact * scale
     for wrong, problem in (
         (exact < 0, "is negative; give a number ≥ 0"),

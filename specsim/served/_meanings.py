@@ -15,7 +15,7 @@ from specsim.served._statements import Definition
 from specsim.theory import expected_tokens
 
 #: Other meanings, in words; those that are `weak` hold of almost any number. The most that are named.
-READINGS, MOST = read_table("readings"), 5
+READINGS, SENTENCES, MOST = read_table("readings"), read_table("answers"), 5
 #: A printed rate of 0 may be as large; how far below the first a rate is, if it is to be remarked.
 NEVER, BELOW = 0.005, 0.1
 #: Costs of a drafted token in passes of the target, where none is known.
@@ -33,8 +33,7 @@ def meanings(
     """Other meanings of a number of the conflict with which all statements hold, the likely ones first."""
     found = [(text, moved, definition) for text, moved in _shifted(given) if feasible(moved, definition)]
     for text, entry in READINGS.items() if "speedup" not in conflict else ():
-        known = any(name.startswith(entry["about"]) for name in conflict)
-        known &= entry.get("needs", "") in ("", *given)
+        known = entry["about"] in conflict and entry.get("needs") in (None, *given)
         for change in entry["changes"] if known and not (found and "weak" in entry) else ():
             other = replace(definition, **change)
             numbers = {"requests": Range(0, 0)} | dict(given) if "outside" in change else given
@@ -62,33 +61,28 @@ def _shifted(given: Numbers) -> Iterator[tuple[str, Numbers]]:
                 yield text.format(*words), rest | positions | {"accepted": accepted, "gamma": gamma}
 
 
-def no_chain(given: Numbers) -> Iterator[str]:
-    """Whether the rate and the length alone exclude chains of any one length."""
-    rate, tokens = given.get("acceptance_rate"), given.get("tokens_per_step")
-    if not rate or not tokens or {"gamma", "drafted", "steps", "accepted"} & given.keys():
-        return
-    longest = math.floor((tokens.high - 1) / rate.low + CLOSE) if rate.low else math.inf
-    if tokens.low * (1 - rate.high) > 1 and longest < (tokens.low - 1) / rate.high - CLOSE:
-        printed = f"1 / (1 − {_middle(rate):.6g}) = {1 / (1 - _middle(rate)):.4g}"
-        yield (
-            f"no chain: with this rate of tested tokens a step emits at most {printed} tokens; a tree can "
-            "emit more, and so can chains that vary in length with this rate of drafted tokens"
-        )
-
-
 def answers(given: Numbers, definition: Definition, values: Numbers) -> Iterator[str]:
     """What is derived from `given`, and `values` that follow from it, in sentences."""
     rates = [_middle(one) for name, one in given.items() if name.startswith("position")]
     rates = [*accumulate(rates, mul)] if definition.conditional else rates
+    rate, tokens = given.get("acceptance_rate"), given.get("tokens_per_step")
+    if rate and rate.low and tokens and not {"gamma", "drafted", "steps", "accepted"} & given.keys():
+        drafted = Range((tokens.low - 1) / rate.high - CLOSE, (tokens.high - 1) / rate.low + CLOSE)
+        if tokens.low * (1 - rate.high) > 1 and math.floor(drafted.high) < drafted.low:  # no whole γ
+            printed = f"1 / (1 − {_middle(rate):.6g}) = {1 / (1 - _middle(rate)):.4g}"
+            yield SENTENCES["no chain"].format(printed)
     emitted, accepted = (given[name].low if name in given else 0 for name in ("emitted", "accepted"))
     if 0 < accepted < emitted and "steps" not in {*given, *values} and not definition.independent:
-        text = "tokens per pass of the target, drafted or not: {:.4g} = emitted / (emitted − accepted)"
-        yield text.format(emitted / (emitted - accepted))
+        yield SENTENCES["per pass"].format(emitted / (emitted - accepted))
+    if emitted and "steps" in given and "tokens per step" not in values:
+        yield f"tokens per step: {emitted / given['steps'].low:.4g} = emitted / steps"
     if len(rates) > 1:
-        yield from _limits(given, rates, values.get("α drafted", given.get("acceptance_rate")))
-    cost = _cost(given, values)
-    if cost:
+        yield from _limits(given, rates, values.get("α drafted", rate))
+    if cost := _cost(given, values):
         yield from _break_even(given, cost, values.get("tokens per step"))
+    elif len(rates) < 2 and (mean := values.get("tokens per step")):
+        missing = "--step-time" if "target_time" in given else "--target-time and --step-time"
+        yield f"break-even: where a step costs {mean} passes of the target; give {missing}"
     if not definition.tree:
         yield from _best_gamma(given, rates, cost, values)
 
@@ -97,9 +91,8 @@ def _limits(given: Numbers, rates: list[float], drafted: Range | None) -> Iterat
     never = [i for i in range(1, len(rates) + 1) if given[f"position {i}"].high <= NEVER]
     first, every = f"{rates[0]:.3f}", [later / one for one, later in pairwise([1.0, *rates]) if one > NEVER]
     if drafted and rates[0] - _middle(drafted) >= BELOW:
-        text = f"α drafted is {_middle(drafted):.3f}, though the first drafted token is accepted in {first}"
-        text += " of the steps: it also counts drafted tokens behind a rejection"
-        yield text + (f"; {len(never)} of {len(rates)} positions never accept" if never else "")
+        behind = f"; {len(never)} of {len(rates)} positions never accept" if never else ""
+        yield SENTENCES["drafted"].format(_middle(drafted), first) + behind
     passed = [*every[: never[0] - 1], 0.0] if never else every
     worst = min(range(len(passed)), key=passed.__getitem__)
     if rates[0] < 0.5:

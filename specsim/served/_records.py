@@ -167,12 +167,11 @@ class _Texts:
     def _servers(self, place: str) -> Iterator[Record]:
         """A record of all servers, and beside it of each."""
         servers, values = self._series, dict[tuple[str, str], list[float]]()
-        some, common = False, set.intersection(*({*labels} for _, labels in servers)) if servers else set()
+        common = set.intersection(*({*labels} for _, labels in servers)) if servers else set()
         for (engine, labels), series in servers.items():
             part = ", ".join(f'{name}="{value}"' for name, value in labels if (name, value) not in common)
             record = _server(place, series, engine)
             if len(servers) > 1 and record.numbers:
-                some = True
                 yield record._replace(part=part or engine, beside=True)
             for key, value in series.items():
                 values.setdefault(key, []).append(value)
@@ -181,7 +180,7 @@ class _Texts:
         total = {key: some[0] if key[0] in GAUGES else sum(some) for key, some in agreed.items()}
         engines = {engine for engine, _ in servers}
         record = _server(place, total, engines.pop() if len(engines) == 1 else "")
-        if record.numbers or some:
+        if record.numbers or any(name in GAUGES for name, _ in values):
             yield record
 
     def _end(self) -> None:
@@ -199,7 +198,7 @@ class _Texts:
             numbers[name] = _count(numbers[name], f"{self._place}: {name}")
         record = Record(self._place, line["engine"], numbers, part=self._format)
         before = self._totals.get((self._format, key)) if key else record
-        if not any(numbers.values()):
+        if not any(str(one).strip("0.%") for one in numbers.values()):
             return
         if before and (not key or before.numbers.get("drafted", 0) > numbers.get("drafted", 0)):
             self._found.append(before)  # a total that began anew
@@ -217,9 +216,8 @@ class _Texts:
         labels = tuple(sorted((k, v) for k, v in found.labels.items() if k not in INSIDE))
         inside = next((found.labels[name] for name in INSIDE if name in found.labels), "")
         if counted in ("position", "drafted at", "up to") and not PLACE.fullmatch(inside):
-            raise ValueError(
-                f"{place}: {found.name} has no position; give the label {INSIDE[counted == 'up to']}"
-            )
+            label = INSIDE[counted == "up to"]
+            raise ValueError(f"{place}: {found.name} has no position; give the label {label}")
         if counted not in GAUGES:
             _count(found.value, place)
         self._series.setdefault((engine, labels), {})[counted, inside] = found.value
@@ -279,9 +277,14 @@ def _object(values: Mapping[str, Any], place: str) -> Record | None:
     for name, value in found.items():
         if isinstance(value, Mapping):  # of AIPerf, with its unit
             found[name] = value.get("avg", value.get("value"))
+    last, emitted = found.pop("last_step"), found["emitted"]
+    turns = last or found["steps"]
+    if isinstance(turns, list) and isinstance(emitted, list):  # of each turn; last steps are counted from 0
+        found["steps"] = sum(_count(one, "steps") + bool(last) for one in turns)
+        found["emitted"] = sum(_count(one, "emitted") for one in emitted)
     numbers = {name: value for name, value in found.items() if value is not None}
     counts = {name: _count(numbers.pop(name), NAMES[name][0]) for name in WHOLE if name in numbers}
-    told = "accepted" in counts and {"drafted", "steps", "rejected"} & counts.keys()
+    told = any({*some} <= counts.keys() for some in FORMATS["telling"])
     rates = {"tokens_per_step", "acceptance_rate", "by_position"} & numbers.keys()
     if lists == [None] * 3 and not (rates or told):
         return None
@@ -299,7 +302,7 @@ def _object(values: Mapping[str, Any], place: str) -> Record | None:
             del numbers[name]
         else:
             numbers[name] = _printed(name, numbers[name], counts)
-    if not lengths and not counts.get("drafted", 1):
+    if not lengths and not (counts.get("drafted", 1) and counts.get("steps", 1)):
         return None  # nothing was drafted
     return Record(place, engine, counts | numbers, lengths, is_request=is_request)
 

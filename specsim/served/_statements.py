@@ -16,9 +16,6 @@ DRAFTED: Form = {"drafted": 1}
 ACCEPTED: Form = {"accepted": 1}  # up to the first rejection
 BONUS: Form = {"bonus": 1}
 TESTED = minus(plus(ACCEPTED, STEPS), BONUS)
-
-# How engines define the numbers that they report, with sources.
-
 NOT_KNOWN = "not known"
 
 
@@ -48,9 +45,6 @@ class Definition:
 
 #: By name; "plain" takes the words literally.
 DEFINITIONS = {name: Definition(**one) for name, one in read_table("definitions").items()}
-
-
-# What must hold of the numbers.
 
 
 @dataclass(frozen=True)
@@ -150,17 +144,15 @@ def _positions(given: Mapping[str, Range], definition: Definition) -> Iterator[S
 
 def _emission(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
     requests = times(_requests(given), ONE)
-    dropped = _dropped(given)
     whole = plus(ACCEPTED, STEPS)
     if "tokens_per_step" in given and definition.mean != "any":
         least, most = (times(mean, STEPS) for mean in given["tokens_per_step"])
-        left, words, emitted = whole, f"{_word(definition)} + steps", {"emitted": 1.0}
-        if definition.mean == "bare":
-            left, words = ACCEPTED, _word(definition)
-        elif definition.mean == "extra":
-            left, words = plus(whole, STEPS), f"{_word(definition)} + 2 × steps"
-        elif definition.mean == "emitted":
-            left, words = emitted, "emitted"
+        word, emitted = _word(definition), {"emitted": 1.0}
+        left, words = {
+            "bare": (ACCEPTED, word),
+            "extra": (plus(whole, STEPS), f"{word} + 2 × steps"),
+            "emitted": (emitted, "emitted"),
+        }.get(definition.mean, (whole, f"{word} + steps"))
         text, note, unless = f"{words} = tokens per step × steps", "", tuple[Form, ...]()
         if definition.mean == "either" and _requests(given) > 0:
             unless = (minus(least, emitted), minus(emitted, most))
@@ -170,11 +162,11 @@ def _emission(given: Mapping[str, Range], definition: Definition) -> Iterator[St
         return  # emitted is another number, or it is not known how many tokens come from no step
     above = {"none": whole, "first": plus(whole, requests), "any": None}[definition.outside]
     first, some = "the first of each request comes from no counted step", "some come from no counted step"
-    notes = {"none": [], "first": [first], "any": [some]}[definition.outside]
-    if _requests(given):
-        notes.append("up to γ + 1 may be dropped at the end of each request")
+    ends = ["up to γ + 1 may be dropped at the end of each request"] * (_requests(given) > 0)
+    notes = {"none": ends, "first": [first, *ends], "any": [some, *ends]}[definition.outside]
     text, about = f"emitted {'=' if above else '≥'} accepted + steps", ("emitted", "tokens_per_step")
-    below = None if dropped is None else minus(whole, dropped)
+    gamma = given["gamma"].low if "gamma" in given else None if _requests(given) else 0.0
+    below = None if gamma is None else minus(whole, times((gamma + 1) * _requests(given), ONE))
     yield Statement("emitted", text, about, {"emitted": 1}, below, above, "; ".join(notes))
 
 
@@ -287,10 +279,3 @@ def _word(definition: Definition) -> str:
 
 def _requests(given: Mapping[str, Range]) -> float:
     return given["requests"].low if "requests" in given else 0.0
-
-
-def _dropped(given: Mapping[str, Range]) -> Form | None:
-    """The most tokens that the ends of the requests drop, whole last steps; None where γ is not known."""
-    if not _requests(given):
-        return {}
-    return times((given["gamma"].low + 1) * _requests(given), ONE) if "gamma" in given else None

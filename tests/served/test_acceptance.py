@@ -150,7 +150,7 @@ def test_a_request_that_contradicts_itself_is_named(change, why, tmp_path):
     ran = run("check-metrics", path)
     assert ran.code == 1
     assert ran.out.startswith("impossible: ")
-    assert "1 of 2 requests contradicts itself" in ran.out
+    assert "(such requests: 1 of 2)" in ran.out
 
 
 def test_counters_that_cannot_be_true(tmp_path):
