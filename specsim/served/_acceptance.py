@@ -153,7 +153,7 @@ class Acceptance(Shown):
     suspect: dict[str, Any] = field(default_factory=dict, repr=False)  #: the first contradicting record
     rejected: tuple[int, ...] = ()  #: accepted, rejected and ignored drafted tokens, after their sum
     likely: bool = False  #: whether `lengths` is the likeliest histogram of several
-    means: tuple[float, ...] = ()  #: tokens per step of requests or lines, where no counts give the sum
+    means: tuple[float, ...] = field(default=(), repr=False)  #: tokens per step of each, without counts
 
     long = 4
 
