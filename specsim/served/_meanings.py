@@ -82,7 +82,7 @@ def answers(given: Numbers, definition: Definition, values: Numbers) -> Iterator
         yield from _break_even(given, cost, values.get("tokens per step"))
     elif len(rates) < 2 and (mean := values.get("tokens per step")):
         missing = "--step-time" if "target_time" in given else "--target-time and --step-time"
-        yield f"break-even: where a step costs {mean} passes of the target; give {missing}"
+        yield f"break-even: where a step costs {mean} times a pass of the target; give {missing}"
     if not definition.tree:
         yield from _best_gamma(given, rates, cost, values)
 

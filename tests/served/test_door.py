@@ -147,7 +147,7 @@ NUMBERS = {
     "--accepted 18180 --emitted 16447": (["behind a rejection, as in vLLM V0", "flashinfer"], 1),
     "--engine sglang --emitted 64 --accepted 2 --drafted 177 --tokens-per-step 1.03333": (["steps 60"], 0),
     "--gamma 5 --target-time 281 --step-time 817": (["break-even: 2.907", "38.15% (38.0% to 38.3%)"], 0),
-    "--gamma 3 --tokens-per-step 3.0 --target-time 281": (["where a step costs 2.95 to 3.05 passes of the target; give --step-time"], 0),
+    "--gamma 3 --tokens-per-step 3.0 --target-time 281": (["where a step costs 2.95 to 3.05 times a pass of the target; give --step-time"], 0),
     "--gamma 5 --target-time 281 --step-time 1699": (["break-even: never"], 0),
     "--gamma 3 --target-time 10 --step-time 40 --tokens-per-step 3.0": (["the cost of verification limits"], 0),
     "--tokens-per-step 3.0 --itl 30.0 --tpot 10.0 --throughput 700 --batch 8": (["= ITL / TPOT"], 0),
