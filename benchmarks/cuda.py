@@ -16,7 +16,7 @@ def measure(report: Report) -> None:
 
         name, multiprocessors, _ = current_device()
     except ImportError:
-        print("  left out: pip install 'specsim-decoding[cuda]'")
+        print("  left out: pip install '.[cuda]'")
         return
     except DeviceError as error:
         print(f"  left out: {error}")

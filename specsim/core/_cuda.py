@@ -26,6 +26,7 @@ from numba.cuda.cudadrv import nvvm
 from numba.cuda.cudadrv.driver import CudaAPIError, LinkerError
 
 from specsim.core._kernels import Kernel, interpreted
+from specsim.core._tables import installing
 
 #: Whether kernels run in numba's simulator, as Python, with NUMBA_ENABLE_CUDASIM=1.
 SIMULATED = bool(config.ENABLE_CUDASIM)
@@ -49,8 +50,8 @@ def explained(allocates: bool = False) -> Iterator[None]:
             yield
     except DynamicLibNotFoundError as error:
         raise DeviceError(
-            f"device: 'cuda' needs a library that is not installed ({_in_a_line(error)}): pip install "
-            "'specsim-decoding[cuda]', or leave device out, to count on the CPU"
+            f"device: 'cuda' needs a library that is not installed ({_in_a_line(error)}): "
+            f"{installing('cuda')}, or leave device out, to count on the CPU"
         ) from error
     except (CudaAPIError, LinkerError, ImportError) as error:  # also where there is no driver
         raise DeviceError(
@@ -60,8 +61,8 @@ def explained(allocates: bool = False) -> Iterator[None]:
         if error.obj is not np:
             raise
         raise DeviceError(
-            f"device: the installed numba-cuda cannot use NumPy {np.__version__} ({_in_a_line(error)});"
-            " pip install 'specsim-decoding[cuda]', or leave device out, to count on the CPU"
+            f"device: the installed numba-cuda cannot use NumPy {np.__version__} ({_in_a_line(error)}); "
+            f"{installing('cuda')}, or leave device out, to count on the CPU"
         ) from error
 
 

@@ -345,8 +345,13 @@ def needed(module: str, name: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        what = f"{name} needs {module}, which is not installed: pip install 'specsim-decoding[{extra}]'"
-        raise ModuleNotFoundError(f"{what}, in a clone '.[{extra}]'", name=module) from error
+        what = f"{name} needs {module}, which is not installed: {installing(extra)}"
+        raise ModuleNotFoundError(what, name=module) from error
+
+
+def installing(extra: str) -> str:
+    """How to install an extra, from the index and in a clone."""
+    return f"pip install 'specsim-decoding[{extra}]', in a clone '.[{extra}]'"
 
 
 def as_dict(result: Any, *derived: str, without: Sequence[str] = (), **more: object) -> dict[str, Any]:

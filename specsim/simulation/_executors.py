@@ -26,6 +26,7 @@ from typing import Any
 from specsim.core._json import described
 from specsim.core._kernels import available_threads, sources_digest
 from specsim.core._streams import Key
+from specsim.core._tables import installing
 from specsim.simulation._counting import Interval, Partial, Tally, run
 from specsim.simulation._sources import Batches
 
@@ -125,9 +126,7 @@ def _dask_executor(name: str, processes: int) -> Iterator[Executor]:
     try:
         from distributed import Client, LocalCluster
     except ImportError as error:
-        raise ValueError(
-            f"executor: {name!r} needs Dask, which is missing; pip install 'specsim-decoding[dask]'"
-        ) from error
+        raise ValueError(f"executor: {name!r} needs Dask, which is missing; {installing('dask')}") from error
     with ExitStack() as stack:
         if name == "dask":
             cluster = LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None)

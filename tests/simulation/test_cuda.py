@@ -160,7 +160,7 @@ def compiled(*names):
         for library in ("nvvm", "nvrtc", "nvJitLink"):
             load_nvidia_dynamic_lib(library)
     except DynamicLibNotFoundError:
-        pytest.skip("needs numba-cuda's compiler: pip install 'specsim-decoding[cuda]'")
+        pytest.skip("needs numba-cuda's compiler: pip install '.[cuda]'")
     program = Path(__file__).parents[1] / "helpers/machine_code.py"
     variables = os.environ | {"NUMBA_ENABLE_CUDASIM": "0"}
     ran = subprocess.run([sys.executable, program, *names], env=variables, capture_output=True, text=True)
@@ -307,4 +307,4 @@ def test_without_a_gpu_the_cpu_is_named():
 @pytest.mark.slow
 def test_without_numba_cuda_the_extra_is_named():
     error = fails_with("import sys; sys.modules['numba_cuda'] = None")
-    assert "is missing; pip install 'specsim-decoding[cuda]'" in error
+    assert "is missing; pip install 'specsim-decoding[cuda]', in a clone '.[cuda]'" in error

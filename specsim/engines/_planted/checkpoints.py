@@ -10,6 +10,7 @@ import numpy as np
 
 from specsim.core._files import atomic_write, read_table, write_text
 from specsim.core._json import parse_json
+from specsim.core._tables import installing
 from specsim.core._tensors import read_tensors, save_tensors
 from specsim.engines._planted.architectures import Checkpoint
 from specsim.engines._planted.folder import END, Spelling
@@ -71,7 +72,6 @@ def _tokenizer(spelling: Spelling, eos: int) -> dict[str, Any]:
 
 # GGUF, written with the package gguf.
 
-INSTALL = "pip install 'specsim-decoding[gguf]'"
 PLANES = HEAD_SIZE // 2
 
 
@@ -111,7 +111,7 @@ def _stored(kind: str, layers: int) -> Iterator[tuple[str, list[str], Way]]:
 def check_installed() -> None:
     """Raise ValueError unless the package gguf is there."""
     if find_spec("gguf") is None:
-        raise ValueError(f"format: gguf needs the package gguf, which is not installed: {INSTALL}")
+        raise ValueError(f"format: gguf needs the package gguf, which is not installed: {installing('gguf')}")
 
 
 def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:

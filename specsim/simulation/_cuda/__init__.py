@@ -4,6 +4,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from specsim import rules
+from specsim.core._tables import installing
 from specsim.simulation._counting import StepTally
 from specsim.simulation._sources import FixedPairSource, RowSource
 
@@ -30,7 +31,7 @@ def gpu_of(
         from specsim.simulation._cuda.rows import DeviceRowCounter
     except ImportError as error:
         raise ValueError(
-            "device: 'cuda' needs numba-cuda, which is missing; pip install 'specsim-decoding[cuda]'"
+            f"device: 'cuda' needs numba-cuda, which is missing; {installing('cuda')}"
         ) from error
     if isinstance(source, FixedPairSource):
         return DeviceCounter(source)

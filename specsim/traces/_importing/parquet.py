@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._tables import installing
 from specsim.core._tensors import check_unique
 from specsim.traces._steps import Logged, Source, Step, as_computed, check_id
 
@@ -23,7 +24,7 @@ def read(source: Source) -> Logged:
     try:
         from pyarrow import parquet
     except ModuleNotFoundError:
-        raise ValueError(f"{source.path}: needs pyarrow; pip install 'specsim-decoding[arrow]'") from None
+        raise ValueError(f"{source.path}: needs pyarrow; {installing('arrow')}") from None
     with _named(source.path):
         table = parquet.ParquetFile(source.path)
     check_unique(f"{source.path}: column", [name for name in table.schema_arrow.names if name in NAMES])
