@@ -1,6 +1,5 @@
 """`python -m figures [NAME ...]`: tables first, then pictures as .svg, .png and .pdf."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -45,15 +44,8 @@ def figures(
             print(f"{name:<{width}}  {get(name).TITLE}")
         return
     folder = out or Path("results/figures-fast" if fast else "results/figures")
-    progress = None if sys.stderr.isatty() else tell_tenths  # a bar, or lines for a log
-    for figure in make_figures(names, folder, fast=fast, rng=seed, executor=executor, progress=progress):
+    for figure in make_figures(names, folder, fast=fast, rng=seed, executor=executor, progress="lines"):
         print(f"{folder / figure} (.svg, .png, .pdf)")
-
-
-def tell_tenths(done: int, total: int) -> None:
-    """Print a line to standard error for each tenth of the parts that is done."""
-    if done * 10 // total > (done - 1) * 10 // total:
-        print(f"figures: {done} of {total} parts", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -280,7 +280,8 @@ def compare(
         from specsim import compare as compare_rules
 
         shape = {"gamma": gamma_for(both, gamma), "drafts": drafts}
-        found = compare_rules(both, rules=rule, sweep=sweep, **given(shape | work))
+        shown = "lines" if sweep else None
+        found = compare_rules(both, rules=rule, sweep=sweep, progress=shown, **given(shape | work))
     else:
         from specsim.planning import compare_methods
 

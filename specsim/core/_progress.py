@@ -1,7 +1,8 @@
 """Progress of long work: one bar, in terminals and notebooks, with an estimate of the time left.
 
 Functions that take long have `progress`: None shows a bar in terminals and notebooks, True everywhere, False
-nowhere; a function is called as progress(done, total) instead. TQDM_DISABLE=1 silences all bars."""
+nowhere; "lines" prints lines where there is no terminal, for logs; a function is called as
+progress(done, total) instead. TQDM_DISABLE=1 silences all bars."""
 
 import os
 import sys
@@ -9,13 +10,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar, cast
 
 #: Called as progress(done, total).
 Progress = Callable[[int, int], None]
 #: What functions take as `progress`.
-ShowProgress = bool | Progress | None
+ShowProgress = bool | str | Progress | None
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Seconds of work before a bar is drawn.
@@ -40,9 +41,11 @@ def working(progress: ShowProgress, label: str, unit: str = " steps") -> Iterato
     """Show the progress of the work inside the `with`, `label` in front and counted in `unit`."""
     outermost = not _within.get()
     token = _within.set(True)
-    drawn = outermost and not callable(progress) and (_watched() if progress is None else progress)
+    asks = progress in (None, "lines")
+    drawn = outermost and not callable(progress) and (_watched() if asks else progress)
+    tell = partial(tell_tenths, label, unit) if outermost and progress == "lines" else told(progress)
     try:
-        with _bar(label, unit) if drawn else nullcontext(told(progress)) as report:
+        with _bar(label, unit) if drawn else nullcontext(tell) as report:
             yield Work(report, outermost)
     finally:
         _within.reset(token)
@@ -65,6 +68,12 @@ def shows_progress(label: str, unit: str = " steps") -> Callable[[F], F]:
 def told(progress: ShowProgress) -> Progress:
     """What a function that `shows_progress` calls."""
     return progress if callable(progress) else silent
+
+
+def tell_tenths(label: str, unit: str, done: int, total: int) -> None:
+    """Print a line to standard error for each tenth that is done."""
+    if done * 10 // total > (done - 1) * 10 // total:
+        print(f"{label}: {done} of {total}{unit}", file=sys.stderr, flush=True)
 
 
 @contextmanager

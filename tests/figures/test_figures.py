@@ -31,6 +31,7 @@ from experiments._tables import MissingTable, read_table, rows_digest, table
 from experiments.literature import simulated_speed
 from figures._making import make_figures
 from specsim.cli import run_app
+from specsim.core._progress import working
 from specsim.theory import expected_tokens
 
 PACKAGE = Path(experiments.__file__).parents[1]
@@ -646,10 +647,9 @@ def test_an_unknown_figure_is_refused_before_anything_is_run(tmp_path):
 
 
 def test_a_log_has_a_line_for_each_tenth(capsys):
-    from figures.__main__ import tell_tenths
-
-    for done in range(1, 26):
-        tell_tenths(done, 25)
+    with working("lines", "figures", " parts") as work:
+        for done in range(1, 26):
+            work.report(done, 25)
     lines = capsys.readouterr().err.splitlines()
     assert (len(lines), lines[0], lines[-1]) == (10, "figures: 3 of 25 parts", "figures: 25 of 25 parts")
 
