@@ -164,6 +164,7 @@ class VocabularyComparison(Shown):
                 rows.append((name, *(one.end(name) for one in sides)))
         rows += [(name, *(one.settings[name] for one in sides)) for name in self.read_otherwise]
         parts: list[Piece] = [
+            self._verdict(),
             Table(("", "target", "draft"), rows),
             f"{self.alike:,} numbers have the same token in both, {self.moved:,} tokens another number; the "
             f"draft has {self.shared:.1%} of the target's tokens",
@@ -176,16 +177,28 @@ class VocabularyComparison(Shown):
             parts.append(Table(self.columns, rows))
         return [*parts, *self.findings, *self._advice()]
 
-    def _advice(self) -> list[Piece]:
+    def _verdict(self) -> Line:
         if self.faults:
-            return [*self.faults, Line("different: d2t does not lead to the target's tokens", "bold red")]
+            return Line("different: d2t does not lead to the target's tokens", "bold red")
+        if self.differences:
+            return Line("different: numbers mean other tokens, so good drafts are rejected", "bold red")
+        compared = "p and q can be compared by number"
+        if self.reached is not None:
+            own = "" if self.draft.maps else " + i"
+            compared += f", the draft's i as d2t[i]{own} ({self.reached:,} tokens of the target, none twice)"
+        if self.read_otherwise:
+            return Line(f"the same numbers, not the same tokenizer: {compared}", "bold yellow")
+        return Line(f"the same: {compared}", "bold green")
+
+    def _advice(self) -> list[str]:
+        if self.faults:
+            return [*self.faults]
         if self.differences:
             return [
-                Line("different: numbers mean other tokens, so good drafts are rejected", "bold red"),
                 "restrict the draft to the tokens that both have, renumber and renormalise its rows (the "
                 "rule token_level_intersection), or decode its tokens to text and encode that again",
             ]
-        found: list[Piece] = []
+        found: list[str] = []
         lengths = {one.rows for one in (self.target, self.draft)}
         if None not in lengths and len(lengths) > 1:
             found.append(
@@ -199,13 +212,7 @@ class VocabularyComparison(Shown):
             for side, one in (("target", self.target), ("draft", self.draft))
             if one.without_row
         ]
-        compared = "p and q can be compared by number"
-        if self.reached is not None:
-            own = "" if self.draft.maps else " + i"
-            compared += f", the draft's i as d2t[i]{own} ({self.reached:,} tokens of the target, none twice)"
-        if self.read_otherwise:
-            return [*found, Line(f"the same numbers, not the same tokenizer: {compared}", "bold yellow")]
-        return [*found, Line(f"the same: {compared}", "bold green")]
+        return found
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each difference that is shown."""

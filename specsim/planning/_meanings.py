@@ -109,7 +109,7 @@ def shares_of(by_position: str | Sequence[Value]) -> list[float]:
     texts = by_position.split(",") if isinstance(by_position, str) else by_position
     shares = [printed("by_position", text) for text in texts]
     for earlier, later in pairwise(shares):
-        if later[1] > earlier[2]:
+        if later[0] > earlier[0]:
             rise = f"rises from {earlier[0]:g} to {later[0]:g}, which shares of all steps cannot"
             raise ValueError(f"by_position: {rise}; give rates of tested tokens as conditional")
-    return np.minimum.accumulate([1.0, *(share[0] for share in shares)])[1:].tolist()
+    return [float(share[0]) for share in shares]

@@ -65,15 +65,18 @@ class AcceptanceComparison(Shown):
             (log, f"{requests:,}", f"{steps:,}", f"{mean:.4f}", span((low, high)), decimals)
             for log, requests, steps, mean, low, high, decimals in self.logs
         ]
-        yield Table(names, rows)
         how = f"requests paired {self.paired}" if self.paired else "requests not paired"
         rate = f"at a false-alarm rate of {self.false_alarm:g}"
         if self.verdict == "inconclusive":
             yield Line(f"inconclusive: too few requests to show any change {rate}; {how}", "bold")
         elif self.verdict:
-            yield f"{how}; a change of {self.detectable:.3f} is shown with probability {POWER:g}, {rate}"
             shown = "no change is shown" if self.verdict == "no change" else f"a {self.verdict} is shown"
             yield Line(f"{shown}: {self.change:+.4f} tokens per step, p = {self.p_value:.2g}", "bold")
+        else:
+            yield Line(f"{rows[0][3]} tokens per step, {names[4]} {rows[0][4]}", "bold")
+        yield Table(names, rows)
+        if self.detectable is not None:
+            yield f"{how}; a change of {self.detectable:.3f} is shown with probability {POWER:g}, {rate}"
 
 
 @checked
@@ -151,14 +154,23 @@ def _requests_of(path: str | Path) -> tuple[list[str], Floats, Floats]:
     """Of each request of a log that has steps: its id, empty if it has none, its tokens, and its steps."""
     records = some_records(path, [])
     found = acceptance_of([one for one in records if not one.beside])
-    if not found.requests or not sum(found.lengths):
-        raise ValueError(f"{path}: has no requests with steps; log responses, not the counters of a server")
+    if not found.requests:
+        raise ValueError(f"{path}: has the counters of a server, not those of requests; log its responses")
     if found.contradictions:
         raise ValueError(found.contradictions[0])
-    counted = [one for one in records if sum(one.lengths)]
-    rows = [(np.arange(1, len(one.lengths) + 1) @ one.lengths, sum(one.lengths)) for one in counted]
-    tokens, steps = np.array(rows, dtype=np.float64).T
-    return [one.identity for one in counted], tokens, steps
+    rows = []
+    for one in [one for one in records if one.lengths] or records:
+        steps, accepted = (one.numbers.get(name) for name in ("steps", "accepted"))
+        if one.lengths:
+            steps, accepted = sum(one.lengths), sum(k * n for k, n in enumerate(one.lengths))
+        if steps is None or accepted is None:
+            lacks = "neither a histogram of accepted lengths nor counts of steps and accepted tokens"
+            raise ValueError(f"{one.place}: has {lacks}; log one of both for each request")
+        rows += [(one.identity, accepted + steps, steps)] * (steps > 0)
+    if not rows:
+        raise ValueError(f"{path}: no request has a step; log requests that speculate")
+    ids, tokens, counts = zip(*rows, strict=True)
+    return [*ids], np.array(tokens, dtype=np.float64), np.array(counts, dtype=np.float64)
 
 
 def _summed(log: str, tokens: Floats, steps: Floats) -> LoggedTokens:

@@ -89,7 +89,7 @@ def test_the_command_says_what_changed_and_what_could_have(tmp_path):
     assert one["low"] < one["tokens_per_step"] < one["high"]
     assert (alone["verdict"], alone["change"]) == ("", None)
     (tmp_path / "metrics").write_text("vllm:spec_decode_num_drafts_total 9\n")
-    says("has no requests with steps", "compare-acceptance", "old", "metrics", code=2, cwd=tmp_path)
+    says("has the counters of a server", "compare-acceptance", "old", "metrics", code=2, cwd=tmp_path)
     write_log(tmp_path / "wrong", [{"acceptance_histogram": [5, 5], "num_spec_steps": 9}])
     says("9 steps, and 10 in the histogram", "compare-acceptance", "old", "wrong", code=2, cwd=tmp_path)
 

@@ -17,7 +17,7 @@ from specsim.core._tables import NONE, Line, Piece, as_dict, span
 from specsim.planning._batch._costs import BatchCost
 from specsim.planning._batch._policies import AnyPolicy, Constant
 from specsim.planning._batch._simulate import BatchRun, Estimate, estimate, simulate_batch
-from specsim.simulation._grid import Swept, combinations, run_grid, swept_values
+from specsim.simulation._grid import Swept, combinations, most_of, run_grid, swept_values
 
 #: The settings that may be swept.
 SETTINGS = ("rate", "max_batch", "prompt", "output", "alpha")
@@ -86,8 +86,14 @@ class BatchSweep(Swept):
             rows.append((*ratios, *[gamma] * adapts, batch, *[" / ".join(latency)] * any_latency, load))
         gamma_column = ("γ, mean / most often",) * adapts
         latency_column = ("latency, p50 (s)",) * any_latency
-        run = self.runs[0]
+        run, fast = self.runs[0], "times as fast as without speculation"
+        known = {
+            ", ".join(f"{name}={row[name]}" for name in self.over): row["speedup"]
+            for row in records
+            if not np.isnan(row["speedup"])
+        }
         parts: list[Piece] = [
+            most_of("servers that keep up", fast, known),
             self._table(
                 ("speed-up", "gain in capacity", *gamma_column, "mean batch", *latency_column, "load"), rows
             ),
