@@ -116,7 +116,8 @@ def _alpha(text: str) -> tuple[Any, str, int | None]:
             f"engines print them, or conditional:{text} if they are accepted / tested"
         )
     if not colon:
-        return _number("alpha", text, real), "", None
+        said = f"α {text}: accepted / tested tokens; if an engine printed it: acceptance-rate:{text},gamma=…"
+        return _number("alpha", text, real), said, None
     check_known("meaning of --alpha", kind, MEANINGS)
     if kind == "conditional":
         return [_number("alpha", one, real) for one in rest.split(",")], "", None
@@ -175,15 +176,14 @@ def _print_trace_plan(trace: "Trace", make: Callable[[Any], Any], form: Form) ->
     if not bounded:
         return print_result(made[0], form)
     form.check_no_picture("bounds")
-    if not form.is_text:
-        rows = [
-            {"alpha": alpha} | row for alpha, one in zip(rates, made, strict=True) for row in one.records()
-        ]
-        return print_result(Listing([], rows), form, [one.to_dict() for one in made])
+    verdicts, parts, rows = [], list[Any](), list[Any]()
     for which, alpha, one in zip(("at least", "at most"), rates, made, strict=True):
-        print(f"no accept flags were logged; with α context {which} {alpha:.4f}, at every position:")
-        print_result(one)
-    return 0
+        (verdict, *others), known = one.parts(), f"α context {which} {alpha:.4f}"
+        verdicts.append(f"{known}: {verdict.text}")
+        parts += [f"no accept flags were logged; with {known}, at every position:", *others]
+        rows += [{"alpha": alpha} | row for row in one.records()]
+    found = Listing(["; ".join(verdicts), *parts], rows)
+    return print_result(found, form, [one.to_dict() for one in made])
 
 
 def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, form: Form) -> int:
@@ -219,7 +219,7 @@ def _print_drafts(
     from specsim.core._streams import root_of
     from specsim.decoding import record_hf
     from specsim.decoding._recording.huggingface import read_prompts
-    from specsim.planning._measured import choice_of, choose_draft
+    from specsim.planning._measured import choose_draft
 
     if drafts is None or prompts is None or len({*drafts}) < len(drafts):
         raise ValueError("--target: --draft or --prompts is missing, or repeated; give both, each draft once")
@@ -230,10 +230,7 @@ def _print_drafts(
             for number, draft in enumerate(drafts)
         }
         found = choose_draft(traces, root)
-    code = print_result(found, form)
-    if form.is_text:
-        print(choice_of(found))
-    return code
+    return print_result(found, form)
 
 
 def _candidate(text: str) -> Any:

@@ -14,7 +14,7 @@ from specsim.core._checks import check_between, check_count
 from specsim.core._files import PathLike, read_cells
 from specsim.core._numbers import real, whole
 from specsim.core._plotting import Axes, axes_or_new
-from specsim.core._tables import NONE, Piece, Shown, Table
+from specsim.core._tables import NONE, Line, Piece, Shown, Table
 from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA
 from specsim.planning._meanings import OTHER, printed
@@ -169,15 +169,18 @@ class MeasuredPlan(Shown):
                     f"γ = {one.gamma} may be faster, {_shown(one.speedup)}: {one.unknown} not measured"
                 )
         names = ("γ", "tokens/step", "α at γ", "step cost", "speed-up", "free draft", "breaks even at", "")
+        if best and best.speedup is not None:
+            last = "; larger γ were not measured" if best is self.choices[-1] else ""
+            verdict = f"γ = {best.gamma}: {_shown(best.speedup)} times as fast as without drafts{last}"
+            yield Line(verdict, "bold")
+        elif self.choices[0].speedup is not None:
+            yield Line("Do not speculate: no measured γ gains.", "bold")
+        else:
+            yield Line(lines.pop(), "bold")
         yield Table(names, rows, bold=[i for i, one in enumerate(self.choices) if one is best])
         yield "step cost: over a token without drafts; free draft: the speed-up if drafts took no time;"
         yield f"breaks even at: accepted / drafted; in brackets: {self.brackets}"
         yield from lines
-        if best and best.speedup is not None:
-            last = "; larger γ were not measured" if best is self.choices[-1] else ""
-            yield f"γ = {best.gamma}: {_shown(best.speedup)} times as fast as without drafts{last}"
-        elif self.choices[0].speedup is not None:
-            yield "Do not speculate: no measured γ gains."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the speed-up against γ with its interval, that of Theorem 3.8, and the best γ by name."""
@@ -369,14 +372,3 @@ def choose_draft(traces: Mapping[str, Trace], root: int = 0) -> Ranking:
     fastest = speeds[ranked[0].candidate.name]
     ends = [ends_of(speeds[one.candidate.name] / fastest) for one in ranked]
     return Ranking(replace(one, surely_worse=bool(x[2] < 1.0)) for one, x in zip(ranked, ends, strict=True))
-
-
-def choice_of(ranking: Ranking) -> str:
-    """The draft that a ranking by traces chooses, or what its prompts do not tell."""
-    first, *others = ranking
-    if max(one.high for one in ranking) < 1.0:
-        return "Do not speculate: every draft is slower than none."
-    alike = [one.candidate.name for one in others if not one.surely_worse] + ["no draft"] * (first.low <= 1.0)
-    if alike:
-        return f"The prompts do not tell {first.candidate.name} from {', '.join(alike)}; give more of them."
-    return f"{first.candidate.name}, with γ = {first.gamma}: no other draft is as fast on these prompts."

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._plotting import COLORS, Axes, axes_or_new
-from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
+from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA, ConstantRatio, StepCost
 from specsim.traces._summary import Accepted
@@ -54,16 +54,30 @@ class Plan(Shown):
     sensitivity: tuple[Shift, ...]  #: for shifted α and c
     meaning: str = ""  #: what α comes from
 
+    @property
+    def verdict(self) -> str:
+        """The best γ, and beside one beyond the log the best within it."""
+        best = self.best
+        if not best.gamma:
+            return "Do not speculate: no γ gains, since α does not exceed c."
+        fast = f"{best.improvement:.4f} times as fast as the target alone"
+        text = f"γ = {best.gamma}: {fast}, with {best.operations:.4f} times its operations"
+        if best.gamma <= self.measured:
+            return text
+        logged = _best(self.choices[: self.measured + 1])
+        return f"{text}; it lies beyond the log, whose best is γ = {logged.gamma}: {logged.improvement:.4f}"
+
     def to_dict(self) -> dict[str, Any]:
         return as_dict(self, cost=str(self.cost))
 
     def parts(self) -> Iterator[Piece]:
         best, shown = self.best, self.choices[: self.best.gamma + 4]
+        yield Line(self.verdict, "bold")
         rows = []
         for choice, bar in zip(shown, bars([choice.improvement for choice in shown]), strict=True):
             numbers = (choice.tokens_per_step, choice.improvement, choice.operations)
-            note = "best" if choice == best else "beyond the log" if choice.gamma > self.measured else ""
-            rows.append((choice.gamma, *map("{:.4f}".format, numbers), bar, note))
+            notes = ["best"] * (choice == best) + ["beyond the log"] * (choice.gamma > self.measured)
+            rows.append((choice.gamma, *map("{:.4f}".format, numbers), bar, ", ".join(notes)))
         yield Table(("γ", "tokens/step", "improvement", "operations", "", ""), rows, bold=[best.gamma])
         yield Table(
             ("if", "best γ", "improvement", f"with γ = {best.gamma}"),
@@ -71,12 +85,6 @@ class Plan(Shown):
         )
         alphas = ", ".join(f"{one:.4g}" for one in self.alphas)
         yield self.meaning or f"α {alphas}: accepted / tested tokens"
-        yield (
-            f"γ = {best.gamma}: {best.improvement:.4f} times as fast as the target alone, with "
-            f"{best.operations:.4f} times its operations"
-            if best.gamma
-            else "Do not speculate: no γ gains, since α does not exceed c."
-        )
 
     def records(self) -> list[dict[str, Any]]:
         """The choices, γ = 0, 1, …"""
@@ -149,7 +157,7 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, max_gamma: i
         check_between("c_hat", c_hat, 0.0, math.inf, "ratio")
     cost = ConstantRatio(c)
     choices = _choices(alphas, cost, ConstantRatio(c if c_hat is None else c_hat).c, max_gamma)
-    best = max(choices, key=lambda choice: choice.improvement)
+    best = _best(choices)
     return Plan(
         alphas=tuple(alphas.tolist()),
         measured=len(alphas) if np.ndim(alpha) else max_gamma,
@@ -183,6 +191,10 @@ def _choices(alphas: Floats, cost: StepCost, c_hat: float, max_gamma: int) -> li
     ]
 
 
+def _best(choices: Sequence[Choice]) -> Choice:
+    return max(choices, key=lambda choice: choice.improvement)
+
+
 def _shifted(alphas: Floats) -> list[Floats]:
     """The rates less, and plus, the shift."""
     return [np.clip(alphas + shift, 0.0, 1.0) for shift in (-ALPHA_SHIFT, ALPHA_SHIFT)]
@@ -197,7 +209,7 @@ def _sensitivity(alphas: Floats, cost: ConstantRatio, gamma: int, max_gamma: int
         (f"c ·{C_SHIFT:g}", alphas, cost.c * C_SHIFT),
     ):
         choices = _choices(rates, ConstantRatio(c), c, max_gamma)
-        best = max(choices, key=lambda choice: choice.improvement)
+        best = _best(choices)
         found.append(Shift(what, best.gamma, best.improvement, choices[gamma].improvement))
     return found
 
@@ -266,6 +278,19 @@ class Ranking(Shown, tuple[Ranked, ...]):
 
     __slots__ = ()
 
+    @property
+    def verdict(self) -> str:
+        """The fastest draft, and what cannot be told from it."""
+        first, *others = self
+        if max(one.high for one in self) <= 1.0:
+            return "Do not speculate: no draft is faster than none."
+        fast = f"{first.improvement:.4f} times as fast as the target alone"
+        found = f"{first.candidate.name}, with γ = {first.gamma}: {fast}"
+        alike = [one.candidate.name for one in others if not one.surely_worse] + ["none"] * (first.low <= 1.0)
+        if alike:
+            return f"{found}; the data do not tell it from {', '.join(alike)}: give more of them"
+        return found + "; every other draft is slower" * bool(others)
+
     def parts(self) -> list[Piece]:
         rows = []
         for one, bar in zip(self, bars([one.improvement for one in self]), strict=True):
@@ -274,7 +299,8 @@ class Ranking(Shown, tuple[Ranked, ...]):
             interval = f"{one.low:.4f} – {one.high:.4f}" if uncertain else NONE
             rows.append((*known, interval, bar, "surely worse" if one.surely_worse and uncertain else ""))
         names = ("draft", "α", "c", "best γ", "improvement", "interval", "", "")
-        return [Table(names, rows), "α: accepted / tested tokens"]
+        tested = "α: accepted / tested tokens; if an engine printed it: acceptance-rate:RATE,gamma=DRAFTED"
+        return [Line(self.verdict, "bold"), Table(names, rows), tested]
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each candidate."""

@@ -101,7 +101,7 @@ def test_terminal_and_jupyter_show_the_same_cells():
     lines = console.file.getvalue().splitlines()
     for row in shown(made).rows:
         assert any(line.split() == " ".join(row).split() for line in lines), row
-    assert lines[1].startswith(" 0"), "numbers stand to the right"
+    assert lines[2].startswith(" 0"), "numbers stand to the right"
 
 
 def test_rows_are_there_for_programs(monkeypatch):

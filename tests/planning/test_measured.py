@@ -14,7 +14,7 @@ from served import write_log
 from specsim import default_pair, plan
 from specsim.decoding import record
 from specsim.planning import MeasuredStep, alpha_of, best_gamma
-from specsim.planning._measured import choice_of, choose_draft, plan_passes, plan_recorded, plan_speeds
+from specsim.planning._measured import choose_draft, plan_passes, plan_recorded, plan_speeds
 from specsim.theory import expected_tokens_by_position, walltime_improvement
 from specsim.traces import summarise
 from specsim.traces._analysis import document_draws
@@ -126,14 +126,15 @@ def test_a_draft_is_chosen_where_its_prompts_tell(recorded, tmp_path):
     ranking = choose_draft(traces)
     assert [(one.candidate.name, one.surely_worse) for one in ranking] == [("fast", False), ("slow", True)]
     assert ranking[0].low < ranking[0].improvement < ranking[0].high
-    assert "fast, with γ = 3: no other" in choice_of(ranking)
+    assert ranking.verdict.startswith("fast, with γ = 3: ")
+    assert ranking.verdict.endswith("every other draft is slower")
     clock(other, lambda text: 0.1, lambda text, tokens: 10.0)
     alike = choose_draft(traces)
     assert not any(one.surely_worse for one in alike)
-    assert "do not tell" in choice_of(alike)
+    assert "the data do not tell it from" in alike.verdict
     for trace in traces.values():
         clock(trace, lambda text: 9.0, lambda text, tokens: 10.0)
-    assert choice_of(choose_draft(traces)) == "Do not speculate: every draft is slower than none."
+    assert choose_draft(traces).verdict == "Do not speculate: no draft is faster than none."
 
 
 def test_the_command_plans_from_a_recording_and_draws_it(recorded, tmp_path):

@@ -109,5 +109,5 @@ def test_the_command_plans_from_a_trace_and_ranks_drafts():
     assert "beyond the log" in run("plan", "ngram-trace", "--c", "0.01").out
     drafts = "small=7500/10000,0.02", "large=8200/10000,0.11", f"logged={default_trace().path},0.05"
     lines = run("plan", *(word for draft in drafts for word in ("--draft", draft))).out.splitlines()
-    assert [line.split()[0] for line in lines[1:4]] == ["small", "large", "logged"]
-    assert "surely worse" in lines[2]
+    assert [line.split()[0] for line in lines[2:5]] == ["small", "large", "logged"]
+    assert "surely worse" in lines[3]

@@ -25,6 +25,7 @@ from specsim.planning._policies._kinds import (
 )
 from specsim.planning._policies._log import UNKNOWN, DraftLog
 from specsim.planning._policies._policy import Drafted, Policy
+from specsim.simulation._grid import most_of
 
 DRAFT_COST = 0.05
 
@@ -159,7 +160,9 @@ class PolicyRuns(Shown, tuple[PolicyRun, ...]):
             cut = f"{run.truncated / run.steps:.0%}" if run.truncated else NONE
             rows.append((run.policy, drafted, *map("{:.4f}".format, rates), difference, cut, bar))
         fastest = max(range(len(self)), key=lambda i: self[i].speedup)
+        known = {run.policy: run.speedup for run in self if run.policy != Oracle.title}
         return [
+            most_of("policies that can be followed", "times as fast", known),
             Table(names, rows, bold=[fastest]),
             f"best constant: γ = {self[0].best_constant}, chosen in hindsight",
             "cut: share of steps that the policy would have continued after the end of the log; their time "
