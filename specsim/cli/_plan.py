@@ -182,8 +182,7 @@ def _print_trace_plan(trace: "Trace", make: Callable[[Any], Any], form: Form) ->
         verdicts.append(f"{known}: {verdict.text}")
         parts += [f"no accept flags were logged; with {known}, at every position:", *others]
         rows += [{"alpha": alpha} | row for row in one.records()]
-    found = Listing(["; ".join(verdicts), *parts], rows)
-    return print_result(found, form, [one.to_dict() for one in made])
+    return print_result(Listing(["; ".join(verdicts), *parts], rows), form, [one.to_dict() for one in made])
 
 
 def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, form: Form) -> int:
@@ -192,15 +191,9 @@ def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, 
 
     if pair.draft is None:
         log, gamma = known.log_from_trace(pair.target), pair.target.gamma
-        compared: tuple[known.Policy, ...] = (
-            known.Constant(gamma),
-            known.Heuristic(),
-            known.ConfidenceThreshold(max_gamma=gamma),
-            known.SVIP(max_gamma=gamma),
-            known.Goodput(),
-            known.Cascade(),
-            known.Oracle(),
-        )
+        looking = (kind(max_gamma=gamma) for kind in (known.ConfidenceThreshold, known.SVIP))
+        others = known.Goodput(), known.Cascade(), known.Oracle()
+        compared: tuple[known.Policy, ...] = known.Constant(gamma), known.Heuristic(), *looking, *others
     elif isinstance(pair.target, specsim.models.Model):
         text = specsim.draft_log(pair.target, pair.draft, LENGTH if tokens is None else tokens, rng=seed)
         train, log = text.split(TRAINED)

@@ -217,10 +217,9 @@ def generate(
         refuse(generate, values, OWN_RULE, "rule", "gamma", "tree", "draft_sampling", "drafting")
         options["method"] = method
     else:
-        plain_chain = tree is None and draft_sampling is None
-        shape = (
-            gamma_for(models, gamma) if plain_chain else draft_of(models, rule, gamma, tree, draft_sampling)
-        )
+        shape: Any = gamma_for(models, gamma)
+        if tree is not None or draft_sampling is not None:
+            shape = draft_of(models, rule, gamma, tree, draft_sampling)
         options |= {"gamma": shape, "rule": rule, "drafting": drafting}
 
     def both(length: int, seed: int | None) -> tuple[Any, Any]:
@@ -316,9 +315,8 @@ def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) ->
     from specsim.simulation._comparison import drafts_figure, pareto_figure
 
     write_text(out / "comparison.json", json.dumps(found.to_dict(), allow_nan=False))
-    acceptance = acceptance_by_drafts(
-        *synthetic_pair("zipf", vocab_size, overlap, rng=0), rng=found.provenance.root
-    )
+    pair = synthetic_pair("zipf", vocab_size, overlap, rng=0)
+    acceptance = acceptance_by_drafts(*pair, rng=found.provenance.root)
     figures = {
         "pareto": pareto_figure(found),
         "drafts": drafts_figure(acceptance, f"Zipf pair, V = {vocab_size:,}, Σ min(p, q) = {overlap:g}"),

@@ -41,8 +41,7 @@ def working(progress: ShowProgress, label: str, unit: str = " steps") -> Iterato
     """Show the progress of the work inside the `with`, `label` in front and counted in `unit`."""
     outermost = not _within.get()
     token = _within.set(True)
-    asks = progress in (None, "lines")
-    drawn = outermost and not callable(progress) and (_watched() if asks else progress)
+    drawn = outermost and not callable(progress) and (_watched() if progress in (None, "lines") else progress)
     tell = partial(tell_tenths, label, unit) if outermost and progress == "lines" else told(progress)
     try:
         with _bar(label, unit) if drawn else nullcontext(tell) as report:

@@ -8,9 +8,8 @@ have probability 0 on both sides. A head as that of EAGLE-3 drafts only some of 
 in the GGUF files of llama.cpp to d2t[i].
 
 Read are `tokenizer.json`, of Hugging Face's tokenizers, in folders without it `vocab.json` and `vocab.txt`,
-and GGUF files; from `config.json` the length of the rows. The tokens that begin, end and pad texts are those
-of `generation_config.json`, else of `config.json`, of `tokenizer_config.json` or of
-`special_tokens_map.json`."""
+and GGUF files; from `config.json` the length of the rows, and from the files of `NUMBERED` and `NAMED` the
+tokens that begin, end and pad texts."""
 
 import hashlib
 import json
@@ -175,7 +174,7 @@ class VocabularyComparison(Shown):
                 for number, *both in self.differences
             ]
             parts.append(Table(self.columns, rows))
-        return [*parts, *self.findings, *self._advice()]
+        return [*parts, *self.findings, *(self.faults or self._advice())]
 
     def _verdict(self) -> Line:
         if self.faults:
@@ -191,8 +190,6 @@ class VocabularyComparison(Shown):
         return Line(f"the same: {compared}", "bold green")
 
     def _advice(self) -> list[str]:
-        if self.faults:
-            return [*self.faults]
         if self.differences:
             return [
                 "restrict the draft to the tokens that both have, renumber and renormalise its rows (the "
@@ -206,13 +203,12 @@ class VocabularyComparison(Shown):
             )
         elif any(one.padding for one in (self.target, self.draft)):
             found.append("numbers without a token need probability 0 in the rows of both")
-        found += [
+        return found + [
             f"{one.without_row:,} tokens of the {side} have numbers beyond its rows, which end before "
             f"{one.rows:,}: it never emits them, and they need probability 0 in the other's rows"
             for side, one in (("target", self.target), ("draft", self.draft))
             if one.without_row
         ]
-        return found
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each difference that is shown."""

@@ -1,14 +1,8 @@
 """Cost models: the time of a step of speculative decoding, in passes of the target over a token per sequence.
 
 A cost model has one method, `step(gamma)`: the time of drafting γ tokens and verifying them, relative to the
-time in which the target alone emits one token. `improvement` and `best_gamma` take any of them.
-
-- `ConstantRatio`: γc + 1 (Leviathan et al., arXiv 2211.17192).
-- `Roofline`: each pass is bound by memory or by arithmetic; with batches, long contexts (MagicDec, arXiv
-  2408.11049), drafts on a sparse cache, mixtures of experts (MoESD, arXiv 2505.19645) and trees (Sequoia,
-  arXiv 2402.12374).
-- `MeasuredStep`: measured passes over 1, 2, … tokens.
-"""
+time in which the target alone emits one token. `improvement` and `best_gamma` take `ConstantRatio`,
+`Roofline`, `MeasuredStep` and any other one."""
 
 import math
 from bisect import bisect_right
@@ -93,7 +87,8 @@ def best_gamma(cost: StepCost, alpha: float, max_gamma: int = 64) -> int:
 class ConstantRatio:
     """A pass of the draft takes `c` ≥ 0 of the target's, and γ + 1 tokens are verified in the time of one.
 
-    A step takes γc + 1 + `overhead` (≥ 0). Not modelled: batches and contexts, where verification costs."""
+    A step takes γc + 1 + `overhead`, ≥ 0 (Leviathan et al., arXiv 2211.17192). Not modelled: batches and
+    contexts, where verification costs."""
 
     c: float
     overhead: float = 0.0
@@ -170,7 +165,8 @@ def experts_touched(count: int, active: int, tokens: float) -> float:
 
 @dataclass(frozen=True)
 class Roofline:
-    """Target and draft on one machine: `batch` sequences with `context` tokens each.
+    """Target and draft on one machine, where each pass is bound by memory or by arithmetic: `batch` sequences
+    with `context` tokens each.
 
     The draft attends to `draft_context` tokens, all by default; fewer for a sparse cache (MagicDec; SPiRE,
     whose draft is the target's network with a smaller context). Not modelled: what `Network.seconds` leaves
@@ -194,7 +190,8 @@ class Roofline:
 
     def step_of(self, passes: Sequence[int], tokens: int) -> float:
         """The time of a step whose draft computes `passes` tokens of a sequence, pass after pass, and whose
-        `tokens` the target verifies in one pass; of a tree, the nodes above each depth."""
+        `tokens` the target verifies in one pass; of a tree, the nodes above each depth (Sequoia, arXiv
+        2402.12374)."""
         drafting = sum(self._draft_pass(width) for width in passes)
         return (drafting + self._target_pass(1 + tokens)) / self._target_pass(1)
 

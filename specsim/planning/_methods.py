@@ -82,18 +82,13 @@ class MethodComparison(Compared):
             rows = []
             for one in some:
                 known = one.method.partition(":")[0], one.rule, one.drafted
-                measured = (
-                    f"{one.tokens_per_step:.3f} ± {one.error:.3f}",
-                    f"{one.cost:.3f}",
-                    f"{one.speed:.3f}",
-                )
-                rows.append((*known, *measured, show_tv(one.tv)))
+                tokens = f"{one.tokens_per_step:.3f} ± {one.error:.3f}"
+                rows.append((*known, tokens, f"{one.cost:.3f}", f"{one.speed:.3f}", show_tv(one.tv)))
             tables.append(Table((kind, "rule", "drafted", "tokens/step", "cost", "speed", "TV"), rows))
         kind, some = next(self._by_kind())
         speeds = {one.method.partition(":")[0]: one.speed for one in some}
-        return self._parts(
-            "methods", most_of(f"{kind} methods", "times the target's speed", speeds), *tables, about
-        )
+        fastest = most_of(f"{kind} methods", "times the target's speed", speeds)
+        return self._parts("methods", fastest, *tables, about)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The speed of each method as a bar, the fastest of each kind on top."""

@@ -62,10 +62,9 @@ class Plan(Shown):
             return "Do not speculate: no γ gains, since α does not exceed c."
         fast = f"{best.improvement:.4f} times as fast as the target alone"
         text = f"γ = {best.gamma}: {fast}, with {best.operations:.4f} times its operations"
-        if best.gamma <= self.measured:
-            return text
         logged = _best(self.choices[: self.measured + 1])
-        return f"{text}; it lies beyond the log, whose best is γ = {logged.gamma}: {logged.improvement:.4f}"
+        beyond = f"; it lies beyond the log, whose best is γ = {logged.gamma}: {logged.improvement:.4f}"
+        return text + beyond * (best.gamma > self.measured)
 
     def to_dict(self) -> dict[str, Any]:
         return as_dict(self, cost=str(self.cost))
@@ -244,9 +243,7 @@ class Candidate:
         """From accepted and tested counts, with Wilson's interval for independent tests."""
         from scipy.stats import binomtest
 
-        check_count("accepted", accepted, 0)
-        check_count("tested", tested, 0)
-        if not 0 <= accepted <= tested or tested == 0:
+        if check_count("accepted", accepted, 0) > check_count("tested", tested, 0) or tested == 0:
             raise ValueError(f"{name}: {accepted} accepted of {tested} tested tokens; give at least one")
         interval = binomtest(accepted, tested).proportion_ci(CONFIDENCE, method="wilson")
         return cls(name, accepted / tested, c, float(interval.low), float(interval.high))

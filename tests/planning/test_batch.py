@@ -48,7 +48,7 @@ from specsim.planning import (
     sweep_batch,
 )
 from specsim.planning._batch._kernel import Setup
-from specsim.planning._batch._policies import for_kernel, limit_of, policy_named, spec_of
+from specsim.planning._batch._policies import for_kernel, policy_named, spec_of
 from specsim.planning._batch._requests import Workload
 from specsim.planning._batch._simulate import _serve
 from specsim.theory import expected_tokens, expected_tokens_by_position
@@ -185,7 +185,7 @@ def test_the_plain_twin_has_the_same_numbers(policy, rate, max_batch, prefill, a
     cost = cost_of(mixture, SMALL, Hardware(2e12, 2e13), seen=70.0)
     work = Workload(rate, None, Geometric(80.0), Geometric(60.0), alpha, 40)
     key = key_of(5, (0,))
-    survival = work.survival(int(for_kernel(policy)[1][0]), limit_of(policy))
+    survival = work.survival(int(for_kernel(policy)[1][0]), spec_of(policy))
     times, totals = served(cost, policy, max_batch, prefill, survival, work.draw(key), key, -1)
     requests = requests_of(work.draw(key), survival.tolist() or None, key)
     passes, drafted, accepted = serve(requests, cost, policy, max_batch, prefill)

@@ -39,13 +39,8 @@ def pass_seconds(cost, sequences, tokens, context):
 @kernel
 def accepted_tokens(u, alpha, survival, most):
     """Drafted tokens, of `most`, that are accepted: the largest k with u < P(at least k accepted)."""
-    k = 0
-    if survival.size:
-        while k < most and u < survival[k]:
-            k += 1
-        return k
-    probability = alpha
-    while k < most and u < probability:
+    k, probability = 0, alpha
+    while k < most and u < (survival[k] if survival.size else probability):
         k += 1
         probability *= alpha
     return k
@@ -181,8 +176,7 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals, le
             joins[slot] = prefill
             lengths[slot] = int(parameters[1]) if policy == HEURISTIC else most
             known[slot, 0] = PRIOR_TESTS * prior
-            known[slot, 1] = PRIOR_TESTS
-            known[slot, 2] = PRIOR_TESTS
+            known[slot, 1:] = PRIOR_TESTS
             started[queued] = now
             queued += 1
             running += 1

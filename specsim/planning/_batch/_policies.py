@@ -99,11 +99,6 @@ def for_kernel(policy: AnyPolicy) -> tuple[int, Floats]:
     return number, np.array([getattr(policy, name) for name in sent], dtype=np.float64)
 
 
-def limit_of(policy: AnyPolicy) -> str:
-    """What limits the drafts of a policy, as in "constant:gamma"."""
-    return f"{type(policy).__name__.lower()}:{SERVED[type(policy)][1][0]}"
-
-
 def spec_of(policy: AnyPolicy) -> str:
     """The policy as `policy_named` reads it."""
     kind = type(policy)

@@ -217,17 +217,17 @@ class Workload:
         needed = -(-outputs // BLOCK)
         return Drawn(arrivals, prompts, outputs, alphas, np.cumsum(needed) - needed)
 
-    def survival(self, longest: int, limit: str) -> Floats:
+    def survival(self, longest: int, policy: str) -> Floats:
         """[longest] probabilities of accepting at least k + 1 tokens; empty where requests have rates.
 
-        `limit` names what limits the drafts of the policy."""
+        The first parameter of the `policy` limits its drafts."""
         if isinstance(self.acceptance, Beta):
             return np.empty(0)
         if isinstance(self.acceptance, LoggedLengths):
             found = self.acceptance.survival
             if longest > len(found):
                 asked = f"{longest} drafted tokens, where the log of alpha has {len(found)}"
-                raise ValueError(f"policy: {asked}; give {limit}={len(found)}")
+                raise ValueError(f"policy: {asked}; give {policy.partition('=')[0]}={len(found)}")
             return found
         rates = rates_to(self.acceptance, max(longest, 1))
         return np.asarray(np.cumprod(rates) if np.ndim(self.acceptance) else np.empty(0))

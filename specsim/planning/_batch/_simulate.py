@@ -22,7 +22,7 @@ from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
 from specsim.core._types import Floats, Ints
 from specsim.planning._batch._costs import BatchCost
 from specsim.planning._batch._kernel import TOTALS, Counted, Setup, serve
-from specsim.planning._batch._policies import AnyPolicy, Constant, for_kernel, limit_of, spec_of
+from specsim.planning._batch._policies import AnyPolicy, Constant, for_kernel, spec_of
 from specsim.planning._batch._requests import Beta, Drawn, Geometric, LoggedLengths, RequestLog, Workload
 
 #: Two-sided confidence of intervals.
@@ -132,8 +132,7 @@ class BatchRun(Shown):
             if not math.isnan(mean):
                 rows.append((text, f"{mean:.4g}", f"{low:.4g} – {high:.4g}" if low < high else NONE, unit))
         goodput = f"{self.load}: {self.estimate('goodput').mean:.4g} tokens/s"
-        if self.load == "steady":
-            goodput += f", mean latency {self.estimate('latency').mean:.4g} s"
+        goodput += f", mean latency {self.estimate('latency').mean:.4g} s" * (self.load == "steady")
         style = "bold red" if self.load == "overloaded" else "bold yellow" if self.verdict else "bold"
         yield Line(self.verdict or goodput, style)
         yield Table(("", "mean", "95 % interval", ""), rows)
@@ -247,7 +246,7 @@ def simulate_batch(
     if work.count < BATCHES * max_batch:
         least = f"give at least {BATCHES * max_batch:,}, {BATCHES} batches"
         raise ValueError(f"requests: {work.count:,} are too few for batches of {max_batch:,}; {least}")
-    survival = work.survival(int(parameters[0]), limit_of(policy))
+    survival = work.survival(int(parameters[0]), spec_of(policy))
     stop = np.zeros(1, dtype=np.int64)
     passes = cost.target.coefficients(), cost.draft.coefficients(), cost.seen
     setup = Setup(survival, *passes, max_batch, prefill, *for_kernel(policy))

@@ -51,13 +51,10 @@ class BatchSweep(Swept):
         """A row for each setting: speed-up, gain in capacity, goodput, latency, and the load of both."""
         rows = []
         #: Tables and axes take numbers; a column with distributions has all values in words.
-        numbers = {
-            name: all(isinstance(value, int | float) for value in values)
-            for name, values in self.over.items()
-        }
+        numbers = {k for k, some in self.over.items() if all(isinstance(x, int | float) for x in some)}
         for number, (values, run, plain) in enumerate(zip(self.settings, self.runs, self.plain, strict=True)):
             given = zip(self.over, values, strict=True)
-            row = {name: value if numbers[name] else str(value) for name, value in given}
+            row = {name: value if name in numbers else str(value) for name, value in given}
             ratios = ("speedup", self.speedup(number)), ("capacity_gain", self.capacity_gain(number))
             for name, found in ratios:
                 row |= {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
@@ -69,7 +66,7 @@ class BatchSweep(Swept):
         return rows
 
     def parts(self) -> list[Piece]:
-        rows = []
+        rows, known = [], {}
         records = self.records()
         adapts = any(run.gamma_mean != run.gamma_mode for run in self.runs)
         any_latency = any("steady" in (row["load"], row["plain_load"]) for row in records)
@@ -78,25 +75,19 @@ class BatchSweep(Swept):
             ratios = (span(one[1:], "{:.3f}".format) for one in (speedup, gain))
             load = f"{row['load']} / {row['plain_load']}"
             batch = f"{row['mean_batch']:.1f} / {row['plain_mean_batch']:.1f}"
-            latency = [
-                NONE if np.isnan(row[name]) else f"{row[name]:.4g}"
-                for name in ("latency_p50", "plain_latency_p50")
-            ]
+            both = row["latency_p50"], row["plain_latency_p50"]
+            latency = [NONE if np.isnan(one) else f"{one:.4g}" for one in both]
             gamma = f"{row['gamma_mean']:.2f} / {row['gamma_mode']}"
+            if not np.isnan(speedup.mean):
+                known[", ".join(f"{name}={row[name]}" for name in self.over)] = speedup.mean
             rows.append((*ratios, *[gamma] * adapts, batch, *[" / ".join(latency)] * any_latency, load))
         gamma_column = ("γ, mean / most often",) * adapts
         latency_column = ("latency, p50 (s)",) * any_latency
         run, fast = self.runs[0], "times as fast as without speculation"
-        known = {
-            ", ".join(f"{name}={row[name]}" for name in self.over): row["speedup"]
-            for row in records
-            if not np.isnan(row["speedup"])
-        }
+        columns = ("speed-up", "gain in capacity", *gamma_column, "mean batch", *latency_column, "load")
         parts: list[Piece] = [
             most_of("servers that keep up", fast, known),
-            self._table(
-                ("speed-up", "gain in capacity", *gamma_column, "mean batch", *latency_column, "load"), rows
-            ),
+            self._table(columns, rows),
             f"{run.policy} / without speculation, on the same requests; {run.replications} replications of "
             f"{run.requests:,} requests, 95 % intervals, seed {self.provenance.root}",
         ]

@@ -176,8 +176,7 @@ class Goodput(PlannedPolicy):
 
     def reset(self, cost: StepCost) -> None:
         self._times = [cost.step(k) for k in range(self.max_gamma + 1)]
-        self._recent: deque[tuple[int, int]] = deque()
-        self._accepted = self._tested = 0
+        self._recent: deque[tuple[int, int]] = deque(maxlen=self.window)
         self._gamma = self.best(self.alpha)
 
     def best(self, alpha: float) -> int:
@@ -192,16 +191,9 @@ class Goodput(PlannedPolicy):
         return best
 
     def learn(self, step: Drafted, accepted: int) -> None:
-        tested = min(accepted + 1, step.size)
-        self._recent.append((accepted, tested))
-        self._accepted += accepted
-        self._tested += tested
-        if len(self._recent) > self.window:
-            accepted, tested = self._recent.popleft()
-            self._accepted -= accepted
-            self._tested -= tested
-        prior = PRIOR_TESTS * self.alpha
-        self._gamma = self.best((self._accepted + prior) / (self._tested + PRIOR_TESTS))
+        self._recent.append((accepted, min(accepted + 1, step.size)))
+        accepted, tested = (sum(column) for column in zip(*self._recent, strict=True))
+        self._gamma = self.best((accepted + PRIOR_TESTS * self.alpha) / (tested + PRIOR_TESTS))
 
 
 @checked

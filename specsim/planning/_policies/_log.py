@@ -1,22 +1,7 @@
 """A log of drafts: for each position of a text the drafted token, its features, and whether it was accepted.
 
-Every draft-length policy can be simulated on one log, hence all with the same random numbers.
-
-**The claim.** Take a text x_1 … x_N from the target, and at every position t, independently given the text,
-
-- accepted_t with probability min(1, q(x_t) / p(x_t)), p and q being the rows after x_1 … x_{t-1}; the drafted
-  token was then x_t;
-- where not accepted, a drafted token d_t ∝ (q - p)₊, and after it a tail, drawn token by token from the
-  draft's rows after x_1 … x_{t-1}, d_t, independently of all else.
-
-A step that begins at t drafts the tokens of the log from t on: accepted tokens, then the first rejected one,
-then its tail. If its policy stops after g tokens, the first a of them accepted, it emits x_t … x_{t+a},
-and the next step begins at t + a + 1. Then steps follow exactly the law of standard speculative sampling
-(Leviathan et al., arXiv 2211.17192), for every policy that decides from what has been drafted and from the
-outcomes of earlier steps.
-
-The proof is in docs/proofs.md. The oracle uses later outcomes, so the claim does not hold for it; it is a
-bound, not a decoder."""
+Every draft-length policy can be simulated on one log, hence all with the same random numbers. docs/proofs.md
+has the law of a log, and the proof that steps read from it follow standard speculative sampling."""
 
 import math
 from dataclasses import dataclass, field, replace
