@@ -48,7 +48,9 @@ def _run(app: cyclopts.App) -> int:
     try:
         code = app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
-        return _complain(str(error))
+        option = getattr(getattr(error, "token", None), "keyword", None)
+        told = COMMANDS["elsewhere"].get(option)
+        return _complain(f"{option}: unknown option; {told}" if told else str(error))
     except OSError as error:
         return _complain(_of_system(error))
     except (ValueError, TypeError, ImportError) as error:

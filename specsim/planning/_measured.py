@@ -165,9 +165,8 @@ class MeasuredPlan(Shown):
                 rates = f"{even:.2%} ({low:.2%} – {high:.2%}) accepted / drafted"
                 lines.append(f"γ = {one.gamma} breaks even at {rates}, {alpha} if independent")
             elif one.unknown and one.gain > max(1.0, best.gain if best else 0.0):
-                lines.append(
-                    f"γ = {one.gamma} may be faster, {_shown(one.speedup)}: {one.unknown} not measured"
-                )
+                faster = f"γ = {one.gamma} may be faster, {_shown(one.speedup)}"
+                lines.append(f"{faster}: {one.unknown} not measured")
         names = ("γ", "tokens/step", "α at γ", "step cost", "speed-up", "free draft", "breaks even at", "")
         if best and best.speedup is not None:
             last = "; larger γ were not measured" if best is self.choices[-1] else ""
@@ -229,7 +228,11 @@ def plan_speeds(rows: Iterable[tuple[int, str, Value, Value]]) -> MeasuredPlan:
     runs: dict[int, list[tuple[Floats, Floats]]] = {}
     for gamma, kind, text, speed in rows:
         check_count("gamma", gamma, 0, MOST_GAMMA)
-        tokens, found = np.ones(3), printed("speed", speed)
+        tokens, found, share = np.ones(3), printed("speed", speed), str(text)
+        is_number = kind == "acceptance_rate" and share.replace(".", "", 1).isdecimal()
+        if gamma and is_number and float(share) > 1.0:
+            ways = f"{share}% for a percentage, {float(share) - 1.0:.4g}/{gamma} for tokens per step"
+            raise ValueError(f"acceptance_rate: {share} is outside [0, 1]; give {ways}")
         if gamma:
             tokens = printed(kind, text) if kind == "tokens_per_step" else 1.0 + gamma * printed(kind, text)
         if not found[0] > 0.0:

@@ -203,10 +203,11 @@ def read(name: str, value: Value, rounding: float = 0.5) -> Range:
         most = f"10^{LARGEST}, with at most {-SMALLEST} decimals"
         raise ValueError(f"{name}: {shown} is out of range; give at most {most}")
     unit, exact = scale * Decimal(1).scaleb(exponent), exact * scale
+    rate = "give at most 100%" if scale < 1 else "write a percentage with its sign, as in 71.4%"
     for wrong, problem in (
         (exact < 0, "is negative; give a number ≥ 0"),
         (name in WHOLE and exact != exact.to_integral_value(), "is not a whole number; give an integer"),
-        (name in RATES and exact > 1, "is outside [0, 1]; write a percentage with its sign, as in 71.4%"),
+        (name in RATES and exact > 1, f"is outside [0, 1]; {rate}"),
         (name in ("gamma", "steps") and exact < 1, "is below 1; give at least 1"),
         (name == "gamma" and exact > MOST_GAMMA, f"is above {MOST_GAMMA:,}; give the drafts of a step"),
         (name in (*TIMES, "speedup") and exact == 0, "is not positive; give a number > 0"),

@@ -111,7 +111,8 @@ def test_an_exact_verifier_that_wastes_drafts_is_consistent_and_wasteful():
     wasteful = {case.case: case.efficiency.wasteful for case in result.cases if case.efficiency}
     assert wasteful["disjoint"] is False
     assert list(waste_lines(result)) == [
-        "two-point: 1.0000 tokens per step, 0.271 of the standard rule's (at most 0.271)."
+        "two-point: 1.0000 tokens per step, 0.271 of the standard rule's (at most 0.271).",
+        "No step emits more tokens than are drafted: the bonus token is missing, or the last drafted token is not used.",
     ]
 
 

@@ -47,6 +47,32 @@ def test_other_texts_are_no_numbers(text):
         exact(text)
 
 
+QUIET = {
+    "plan --alpha 0.8 --c 0.05": "γ = 8: 3.0921 times as fast",
+    "plan --draft a=0.8,0.1 --draft b=0.5,0.1": "a, with γ = ",
+    "plan --speeds 0=,30 --speeds 2=90%,60": "γ = 2: 2 (",
+    "plan --gamma 5 --target-time 281 --step-time 817": "γ = 5 breaks even at ",
+    "plan ngram --policies --c 0.1 --tokens 400 --seed 1": "HF ",
+    "simulate-batch --requests 320 --replications 2 --seed 1": "full: ",
+    "simulate-batch --requests 320 --replications 2 --seed 1 --over rate=1,2": "rate=",
+    "compare-acceptance old new": "a fall is shown: -",
+    "compare-acceptance old": "2.5000 tokens per step, 95% interval ",
+    "list tokens one.json other.json": "different: numbers mean other tokens",
+}
+
+
+@pytest.mark.parametrize("command", QUIET)
+def test_the_verdict_comes_first_and_alone_with_quiet(command, tmp_path):
+    for name, full in (("old", 30), ("new", 3)):
+        (tmp_path / name).write_text(f'{{"acceptance_histogram": [10, 0, {full}]}}\n' * 20)
+    for name, tokens in (("one", {"a": 0, "b": 1}), ("other", {"b": 0, "a": 1})):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": tokens}}))
+    quiet, whole = (run(*command.split(), *more, cwd=tmp_path).out for more in (["-q"], []))
+    assert quiet.startswith(QUIET[command])
+    assert quiet.count("\n") == 1
+    assert whole.startswith(quiet)
+
+
 def test_options_take_such_numbers():
     words = "simulate zipf --overlap 80% --steps 1e3 --vocab-size .1k --seed 1 --json"
     document = json.loads(run(*words.split()).out)

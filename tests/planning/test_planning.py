@@ -105,6 +105,16 @@ def test_a_plan_is_drawn_with_its_range_and_its_best_gamma(tmp_path):
 # --- the command -----------------------------------------------------------------------------------------
 
 
+def test_a_best_gamma_beyond_the_log_says_so_and_a_bare_rate_names_its_meaning():
+    out = run("plan", "--alpha", "by-position:0.766,0.545", "--c", "0.05").out
+    assert "best, beyond the log" in out
+    assert "; it lies beyond the log, whose best is γ = 2: 2.1009\n" in out
+    assert "beyond" not in run("plan", "--alpha", "by-position:0.766,0.545", "--c", "0.5").out.splitlines()[0]
+    asked = "if an engine printed it: acceptance-rate:51%,gamma="
+    assert asked in run("plan", "--alpha", "51%", "--c", "0.05").out
+    assert "acceptance-rate:RATE,gamma=DRAFTED" in run("plan", "--draft", "a=51%,0.1").out
+
+
 def test_the_command_plans_from_a_trace_and_ranks_drafts():
     assert "beyond the log" in run("plan", "ngram-trace", "--c", "0.01").out
     drafts = "small=7500/10000,0.02", "large=8200/10000,0.11", f"logged={default_trace().path},0.05"

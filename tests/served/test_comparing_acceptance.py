@@ -94,6 +94,18 @@ def test_the_command_says_what_changed_and_what_could_have(tmp_path):
     says("9 steps, and 10 in the histogram", "compare-acceptance", "old", "wrong", code=2, cwd=tmp_path)
 
 
+def test_counts_of_requests_do_where_there_is_no_histogram(tmp_path):
+    for name, more in (("old", 30), ("new", 10)):
+        rows = [{"spec_verify_ct": 20 + i, "spec_accept_token_num": more + i} for i in range(40)]
+        write_log(tmp_path / name, [{"meta_info": row} for row in rows])
+    found = compare_acceptance(tmp_path / "old", tmp_path / "new")
+    assert (found.verdict, found.logs[0].steps) == ("fall", sum(range(20, 60)))
+    assert found.logs[0].tokens_per_step == pytest.approx(sum(range(50, 130, 2)) / sum(range(20, 60)))
+    write_log(tmp_path / "lacks", [{"meta_info": {"spec_verify_ct": 5, "spec_accept_length": 2.5}}])
+    lacks = "neither a histogram of accepted lengths nor counts of steps and accepted tokens"
+    says(lacks, "compare-acceptance", "lacks", code=2, cwd=tmp_path)
+
+
 def test_standard_input_is_read_once(monkeypatch):
     lines = b'{"acceptance_histogram": [1, 2, 3]}\n' * 3
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))

@@ -214,6 +214,8 @@ def waste_lines(audit: Audit) -> Iterator[str]:
 
     worst = min(wasteful, key=lambda case: case.efficiency.ratio)  # type: ignore[union-attr]
     yield MEANINGS["waste"].format(case=worst)
+    if not any(case.lengths[-1] for case in audit.cases if case.tree):
+        yield MEANINGS["bonus"]
     alike = [one for one in exact_controls() if one.law is not None and _fits(audit, one)]
     if alike:
         names, reports = (", ".join(some) for some in ([one.name for one in alike], alike[0].threads))

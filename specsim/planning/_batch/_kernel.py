@@ -68,11 +68,7 @@ def best_length(most, alpha, drafting, joining, prompt_tokens, context, draft_co
 @kernel
 def length_of_band(share, most):
     """6, 4, 3 or 2 drafted tokens, at most `most`, by the share of drafted tokens that were accepted."""
-    if share > 0.8:
-        return min(6, most)
-    if share > 0.6:
-        return min(4, most)
-    return min(3 if share > 0.4 else 2, most)
+    return min(6 if share > 0.8 else 4 if share > 0.6 else 3 if share > 0.4 else 2, most)
 
 
 @kernel
@@ -164,9 +160,8 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals, le
     now, iterations, running, queued = 0.0, 0, 0, 0
     while (queued < requests or running) and stop[0] == 0:
         if running == 0 and arrivals[queued] > now:
-            idle = arrivals[queued] - now
             if counted_from < queued <= counted_to:
-                totals[8] += idle
+                totals[8] += arrivals[queued] - now
             now = arrivals[queued]
         while queued < requests and running < max_batch and arrivals[queued] <= now:
             slot = order[running]

@@ -123,9 +123,8 @@ class RequestLog:
             raise ValueError("arrival, prompt, output: differ in length, or are empty; give a row a request")
         for name, column in columns.items():
             least, most = (0.0, 1e12) if name == "arrival" else (1.0, LONGEST)
-            right = (column >= least) & (column <= most)
-            if name != "arrival":
-                right &= column == np.floor(column)
+            whole = (name == "arrival") | (column == np.floor(column))
+            right = (column >= least) & (column <= most) & whole
             _check_rows(name, column, right, f"a number from {least:g} to {most:g}")
         falls = np.concatenate([[True], np.diff(columns["arrival"]) >= 0.0])
         _check_rows("arrival", columns["arrival"], falls, "times in order, none before the one above it")
@@ -172,8 +171,7 @@ class Workload:
                 raise ValueError("rate: 0 requests per second never arrive; leave it out for a full server")
             check_between("rate", self.rate, 1e-9, 1e9, "number of requests per second")
             object.__setattr__(self, "rate", float(self.rate))
-        for name in ("prompt", "output"):
-            length = getattr(self, name)
+        for name, length in (("prompt", self.prompt), ("output", self.output)):
             if not isinstance(length, Geometric):
                 check_count(name, length, 1, LONGEST)
         if self.log is None:

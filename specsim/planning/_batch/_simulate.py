@@ -263,15 +263,11 @@ def simulate_batch(
             raise
     values = {name: np.array([one[name] for one in found]) for name in (*QUANTITIES, "half_1", "half_2")}
     halves = values.pop("half_2") - values.pop("half_1")
-    average = rate
-    if log is not None:
-        arrivals = np.asarray(log.arrival)
-        last = float(arrivals[-1] - arrivals[0])
-        average = (len(arrivals) - 1) / last if last > 0.0 else None
+    lasted = 0.0 if log is None else float(np.ptp(np.asarray(log.arrival)))
+    average = rate if log is None else (len(log) - 1) / lasted if lasted > 0.0 else None
     load = _load(average, estimate(values["capacity"]))
     if load != "steady":
-        for name in QUEUE:
-            values[name] = np.full(replications, np.nan)
+        values |= {name: np.full(replications, np.nan) for name in QUEUE}
     return BatchRun(
         policy=spec_of(policy),
         max_batch=max_batch,

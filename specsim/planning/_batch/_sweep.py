@@ -66,7 +66,7 @@ class BatchSweep(Swept):
         return rows
 
     def parts(self) -> list[Piece]:
-        rows, known = [], {}
+        rows = []
         records = self.records()
         adapts = any(run.gamma_mean != run.gamma_mode for run in self.runs)
         any_latency = any("steady" in (row["load"], row["plain_load"]) for row in records)
@@ -78,16 +78,18 @@ class BatchSweep(Swept):
             both = row["latency_p50"], row["plain_latency_p50"]
             latency = [NONE if np.isnan(one) else f"{one:.4g}" for one in both]
             gamma = f"{row['gamma_mean']:.2f} / {row['gamma_mode']}"
-            if not np.isnan(speedup.mean):
-                known[", ".join(f"{name}={row[name]}" for name in self.over)] = speedup.mean
             rows.append((*ratios, *[gamma] * adapts, batch, *[" / ".join(latency)] * any_latency, load))
         gamma_column = ("γ, mean / most often",) * adapts
         latency_column = ("latency, p50 (s)",) * any_latency
         run, fast = self.runs[0], "times as fast as without speculation"
         columns = ("speed-up", "gain in capacity", *gamma_column, "mean batch", *latency_column, "load")
+        table, gains = self._table(columns, rows), dict[str, float]()
+        for cells, row in zip(table.rows, records, strict=True):
+            name = ", ".join(f"{name}={cell}" for name, cell in zip(self.over, cells, strict=False))
+            gains |= {} if np.isnan(row["speedup"]) else {name: row["speedup"]}
         parts: list[Piece] = [
-            most_of("servers that keep up", fast, known),
-            self._table(columns, rows),
+            most_of("servers that keep up", fast, gains),
+            table,
             f"{run.policy} / without speculation, on the same requests; {run.replications} replications of "
             f"{run.requests:,} requests, 95 % intervals, seed {self.provenance.root}",
         ]

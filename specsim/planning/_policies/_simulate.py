@@ -151,8 +151,7 @@ class PolicyRuns(Shown, tuple[PolicyRun, ...]):
     __slots__ = ()
 
     def parts(self) -> list[Piece]:
-        counted = "drafted/step", "tokens/step", "speed-up"
-        names = ("policy", *counted, "time/token - best constant's", "cut", "")
+        names = "policy", "drafted/step", "tokens/step", "speed-up", "time/token - best constant's", "cut", ""
         rows = []
         for run, bar in zip(self, bars([run.speedup for run in self]), strict=True):
             drafted, rates = f"{run.drafted / run.steps:.2f}", (run.tokens_per_step, run.speedup)

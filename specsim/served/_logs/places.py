@@ -138,14 +138,11 @@ def contradictions(text: Text, tolerance: float, greedy: bool) -> Iterator[tuple
     """What is wrong with the log-probabilities of a text, and at how many places."""
     places = text.places or []
     found = Counter(wrong for place in places if (wrong := _contradiction(place, tolerance)))
+    doubted = len(places) >= CERTAIN and not (greedy or found)
     bare = [place.logprob == 0.0 for place in places if place.top is None]
     if 0 < len(bare) < len(places) and any(bare):
         found["0.0, and no list, where other places have one"] += sum(bare)
-    elif (
-        len(places) >= CERTAIN
-        and not (greedy or found)
-        and all({*_logged(place)} == {0.0} for place in places)
-    ):
+    elif doubted and all({*_logged(place)} == {0.0} for place in places):
         found["0.0 at every place of a text"] += len(places)
     yield from found.items()
 

@@ -11,6 +11,7 @@ from specsim.core._files import read_table
 from specsim.core._tables import NONE, Piece, Table, as_dict
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding, Judged, Verdict
 from specsim.core.stats import POWER
+from specsim.served._logs.texts import UNLOGGED
 
 #: What verdicts mean, and how much was tested.
 MEANINGS: dict[str, str] = read_table("meanings")["served"]
@@ -127,6 +128,10 @@ class ServedAudit(Judged):
 
     def meaning(self) -> str:
         return MEANINGS[self.verdict].format(tv=self.detectable_tv, power=POWER)
+
+    def remedy(self) -> str:
+        unlogged = self.verdict == Verdict.INCONCLUSIVE and not self.places
+        return MEANINGS["unlogged"] if unlogged and UNLOGGED in self.untested else super().remedy()
 
     def size(self) -> str:
         return MEANINGS["size"].format(alarm=-math.log10(LEVEL), level=LEVEL, budget=BUDGET, root=self.root)

@@ -20,6 +20,7 @@ from specsim.traces._responses import Column, Logged, id_in, number, read_end, r
 Token = int | bytes | str
 #: Fields; a response has one of them.
 RESPONSES = ("choices", "meta_info", "completion_probabilities")
+UNLOGGED = "no log-probabilities"
 
 
 class Place(NamedTuple):
@@ -167,7 +168,7 @@ class Conditions:
     def objection(self, text: Text, place: str) -> str:
         """Why a text cannot be tested; empty if it can be."""
         if text.places is None:
-            return "no log-probabilities"
+            return UNLOGGED
         return (
             ("" if self.greedy(text) else self._repeated(text, place))
             or _not_drawn(text)
