@@ -57,7 +57,7 @@ class PassTime:
         columns = {name: np.asarray(one, dtype=np.float64) for name, one in given.items()}
         rows = columns["sequences"]
         if rows.ndim != 1 or len({one.shape for one in columns.values()}) > 1 or len(rows) < 3:
-            raise ValueError(f"{', '.join(columns)}: differ in length, or are shorter than 3; give 3 rows")
+            raise ValueError(f"{', '.join(columns)}: differ in length, or are short; give at least 3 rows")
         for name, column in columns.items():
             low = 0.0 if name == "milliseconds" else 1.0
             if (wrong := np.flatnonzero(~(np.isfinite(column) & (column >= low)))).size:
