@@ -91,7 +91,8 @@ def compare_acceptance(
     Parameters
     ----------
     old, new : path
-        Logs with accepted lengths of requests, as `read_acceptance` reads them; `new` may be missing.
+        Logs with accepted lengths of requests, or their steps and accepted tokens, as `read_acceptance` reads
+        them; `new` may be missing.
     false_alarm : float
         The probability of calling equal distributions a change, in (0, 1); half of it is for a fall.
 

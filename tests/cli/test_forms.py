@@ -73,6 +73,11 @@ def test_the_verdict_comes_first_and_alone_with_quiet(command, tmp_path):
     assert whole.startswith(quiet)
 
 
+def test_a_sweep_of_rules_tells_a_log_how_far_it_is():
+    words = "compare zipf --vocab-size 8 --rule lenience --sweep --steps 50 --seed 1"
+    assert re.search(r"^compare: \d+ of \d+ rules$", run(*words.split()).err, re.MULTILINE)
+
+
 def test_options_take_such_numbers():
     words = "simulate zipf --overlap 80% --steps 1e3 --vocab-size .1k --seed 1 --json"
     document = json.loads(run(*words.split()).out)

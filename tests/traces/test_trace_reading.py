@@ -384,6 +384,7 @@ def test_commands_on_a_log_without_flags(tmp_path):
     assert "γ = 3" in out
     assert "No intervals: they need two" in out
     assert says("no accept flags", "plan", path, "--c", "0.1").count("no accept flags") == 2
+    assert says("α context at least ", "plan", path, "--c", "0.1", "-q").count("\n") == 1
     says("there is no picture of bounds", "plan", path, "--c", "0.1", "-o", tmp_path / "x.png", code=2)
     assert len(json.loads(run("plan", path, "--c", "0.1", "--json")[1])) == 2
     says("Accept flags: not logged", "trace", "audit", path)

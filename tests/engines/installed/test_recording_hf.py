@@ -256,6 +256,6 @@ def test_at_the_command_line(pair, tmp_path):
     words = [*arguments[:6], "--draft", str(pair[0]), "--gamma", "2", "--tokens", "20", "--seed", "1"]
     found = run("plan", *words).out
     assert "α: accepted / tested tokens" in found
-    assert re.search(r"do not tell|Do not speculate|no other draft", found)
+    assert re.search(r"do not tell|Do not speculate|every other draft", found)
     prompts.write_text('{"text": "import os"}\n', encoding="utf-8")
     says(':1: has no "prompt"; write', "trace", "record", tmp_path / "again", *arguments, code=2)
