@@ -153,8 +153,8 @@ def compare_acceptance(
 
 def _requests_of(path: str | Path) -> tuple[list[str], Floats, Floats]:
     """Of each request of a log that has steps: its id, empty if it has none, its tokens, and its steps."""
-    records = some_records(path, [])
-    found = acceptance_of([one for one in records if not one.beside])
+    records = [one for one in some_records(path, []) if not one.beside]
+    found = acceptance_of(records)
     if not found.requests:
         raise ValueError(f"{path}: has the counters of a server, not those of requests; log its responses")
     if found.contradictions:
