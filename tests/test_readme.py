@@ -120,12 +120,12 @@ def test_the_audit_prints_what_is_shown(tmp_path):
 
 
 def test_the_rules_are_counted_rightly():
-    assert "more than forty rules of the literature and twelve negative controls" in " ".join(README.split())
     literature, controls = rules.names("chain", "tree", "lossy"), rules.names("controls")
     assert len(literature) > 40
     assert len(controls) == 12
     changes = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
-    assert f"{len(literature)} rules of the literature and {len(controls)} negative controls" in changes
+    for page in (" ".join(README.split()), changes):
+        assert "more than forty rules of the literature and twelve negative controls" in page
     assert f"{len(methods.names())} drafting systems by name" in changes
 
 
