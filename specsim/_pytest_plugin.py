@@ -42,6 +42,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
     terminalreporter.section("audits of specsim")
     for test, found in audits:
-        named = f"{test}: {found.verifier}, level {found.level}"
-        for line in (named, found.meaning(), found.size(), *unseen_lines(found)):
+        of_kernel = hasattr(found, "level")  # an audit of an engine has none
+        named = f"{test}: {found.subject}" + (f", level {found.level}" if of_kernel else "")
+        for line in (named, found.meaning(), found.size(), *(unseen_lines(found) if of_kernel else ())):
             terminalreporter.write_line(line)

@@ -7,6 +7,7 @@ Each run draws fresh steps unless `rng` is given; a failure names the seed that 
 `specsim_audit` is `assert_exact` with the level and the seed of the options --specsim-level and
 --specsim-seed."""
 
+from pathlib import Path
 from typing import Any
 
 from specsim.adapters._contract import Verifier
@@ -15,6 +16,9 @@ from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.two_sample import TwoSampleAudit
 from specsim.auditing._runner import audit
 from specsim.core._streams import RandomSource
+from specsim.engines._audit.results import EngineAudit
+from specsim.engines._audit.run import audit_engine
+from specsim.engines._planted.folder import Planted, open_planted
 
 __all__ = ["assert_exact", "assert_same"]
 
@@ -25,31 +29,34 @@ def assert_exact(
     verifier: str | Verifier,
     level: str = "smoke",
     *,
+    planted: str | Path | Planted | None = None,
     rng: RandomSource = None,
     allow_wasteful: bool = True,
     seconds: float | None = None,
     **options: Any,
-) -> Audit:
-    """Audit `verifier`, and fail unless the verdict is `consistent`.
+) -> Audit | EngineAudit:
+    """Audit `verifier`, or the engine that serves `planted`, and fail unless the verdict is `consistent`.
 
     Parameters
     ----------
     verifier, level, rng, seconds, **options
-        As in `specsim.audit`.
+        As in `specsim.audit`; with `planted`, an engine and options as in `specsim.audit_engine`, whose
+        `tokens` takes the place of `level`.
+    planted : path or Planted, optional
+        The checkpoints that the engine serves.
     allow_wasteful : bool
         If False, also fail if the verifier certainly accepts less than the standard rule.
 
     Returns
     -------
-    Audit
+    Audit or EngineAudit
 
     Raises
     ------
     AssertionError
-        For any other verdict, `lossy` and `inconclusive` included, with the findings and the call that
-        repeats the audit.
+        For any other verdict, `lossy` and `inconclusive` included, with what `print` shows of the audit.
     KeyboardInterrupt
-        If the audit was interrupted. Other exceptions are those of `specsim.audit`.
+        If the audit was interrupted. Other exceptions are those of the audit.
 
     Examples
     --------
@@ -57,11 +64,16 @@ def assert_exact(
     <Verdict.CONSISTENT: 'consistent'>
     """
     __tracebackhide__ = True  # pytest then shows the caller's line
-    found = audit(verifier, level, rng=rng, seconds=seconds, **options)
+    if planted is None:
+        found: Any = audit(verifier, level, rng=rng, seconds=seconds, **options)
+    else:
+        served = planted if isinstance(planted, Planted) else open_planted(planted)
+        engine: Any = verifier
+        found = audit_engine(engine, served, rng=rng, seconds=seconds, **options)
     if found.interrupted:
         raise KeyboardInterrupt
-    if found.verdict is not Verdict.CONSISTENT or (found.wasteful and not allow_wasteful):
-        raise AssertionError("\n".join(found.said()))
+    if found.verdict is not Verdict.CONSISTENT or (not allow_wasteful and getattr(found, "wasteful", False)):
+        raise AssertionError(str(found))
     return found
 
 

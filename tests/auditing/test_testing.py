@@ -53,7 +53,7 @@ def test_an_exact_verifier_passes_and_gives_its_audit():
     [
         (
             verifiers.resamples_from_target,
-            r"m_target: biased\n.*\n[\w ]+: e = 10\^\d+; position \d( after \[.*\])?: TV",
+            r"m_target: biased\n.*\n[\w ]+: e = 10\^\d+( over all tables)?; position \d( after \[.*\])?: TV",
         ),
         (verifiers.raises, r"raises: broken\n.*out of cheese"),
         ("greedy_match", r"greedy_match: lossy as declared"),
@@ -63,6 +63,7 @@ def test_any_other_verdict_is_an_assertion_that_tells_the_report(verifier, said,
     with pytest.raises(AssertionError) as raised:
         assert_exact(verifier, rng=3, diagnose=full)
     text = str(raised.value)
+    assert text.count("\n") < 25
     assert re.search(said, text, re.DOTALL)
     assert re.search(r"\nAgain: specsim audit \S+ --level smoke --seed 3$", text)
 
@@ -81,6 +82,24 @@ def test_a_wasteful_verifier_passes_unless_that_is_refused():
     assert found.wasteful
     with pytest.raises(AssertionError, match=r"two-point: 1\.0000 tokens per step, 0\.271 of the standard"):
         assert_exact(wasteful, seconds=10, wanted_tv=0.2, allow_wasteful=False, rng=0)
+
+
+def test_an_engine_is_audited_with_what_it_serves(tmp_path):
+    from specsim import plant
+
+    pair = plant(tmp_path / "pair", vocab_size=4, context=128, rng=1)
+    assert assert_exact("specsim", planted=pair, tokens=15_000, rng=0).verdict is Verdict.CONSISTENT
+    wrong = {"tokens": 500, "mistake": "logprobs_one_late", "rng": 0}
+    with pytest.raises(AssertionError, match="specsim: biased") as raised:
+        assert_exact("specsim", planted=pair.folder, **wrong)
+    assert "by p/q" not in str(raised.value)  # tests of texts, all of which agree
+    (tmp_path / "test_it.py").write_text(
+        "def test_of_an_engine(specsim_audit):\n"
+        f"    specsim_audit('specsim', planted={str(pair.folder)!r}, tokens=15_000)\n"
+    )
+    done = pytest_in(tmp_path, "--specsim-seed", "7")
+    said = r"test_of_an_engine: specsim\nNo deviation.* A total variation of .* would have .*\n.*, seed 7\. .* 1e-06\."
+    assert re.search(said, done.stdout), done.stdout + done.stderr
 
 
 def test_an_interrupt_is_no_assertion():

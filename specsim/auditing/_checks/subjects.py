@@ -408,6 +408,8 @@ def _smallest_call(subject: Subject, asked: Span, details: str) -> tuple[str, st
 def is_rule(verifier: str) -> bool:
     """Whether this is the name of a rule, else of an engine or function. Raises ValueError for others."""
     name, colon, function = verifier.partition(":")
+    if function.startswith("//"):
+        raise ValueError(f"verifier: {verifier} is a server; give planted, or use specsim audit engine")
     if name.endswith(".py"):
         raise ValueError(
             f"verifier: {verifier!r} names a file; give its module and the function, as "
@@ -426,5 +428,5 @@ def is_rule(verifier: str) -> bool:
     meant = suggestion(name, [*rules.names(), *adapters.names()])
     raise ValueError(
         f"unknown rule or engine {name!r}{meant} See 'specsim list rules' and 'specsim list engines'; "
-        "a function is written package.module:function"
+        f"a function of {name}.py is written {name}:FUNCTION"
     )
