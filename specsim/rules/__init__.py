@@ -103,8 +103,6 @@ def get(name: str | Rule) -> Rule:
     if not isinstance(name, str):
         raise TypeError(f"rule: expected a name such as 'standard', got {type(name).__name__}")
     name, given = split_name(name, names())
-    if not name:
-        raise ValueError(f"name: the name of a rule is empty. Rules: {', '.join(names())}")
     check_known("rule", name, names())
     if (group := group_of(name)) == "controls":
         return _wrong()[name].given(given)
