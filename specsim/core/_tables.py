@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: Cells that are a verdict, and their colours in the terminal.
 COLORS: dict[str, str] = read_table("kinds")["colors"]
 NONE = "–"
+#: Where the terminal prints what `brief` leaves out; `print` and Jupyter name a place of theirs.
+MORE = ": --verbose"
 #: A number, an interval, or what is measured with its error.
 _NUMBER = re.compile(r"[-+≤]?\d\S*( ([±–] ?\S+|wasteful))?")
 #: How LaTeX writes signs that it reads otherwise, or not at all.
@@ -77,8 +79,8 @@ class Table:
         others = [i for i in range(len(self.rows)) if i not in self.bold]
         kept = sorted([*self.bold, *others][:most])
         bold = [new for new, old in enumerate(kept) if old in self.bold]
-        more = len(self.rows) - most
-        left = [Line(f"{more} more row{'s' * (more > 1)}: --verbose", "")] * (more > 0)
+        over = len(self.rows) - most
+        left = [Line(f"{over} more row{'s' * (over > 1)}{MORE}", "")] * (over > 0)
         return [replace(self, rows=[self.rows[i] for i in kept], bold=bold), *left]
 
     def to_html(self) -> str:
@@ -205,7 +207,7 @@ class Shown:
         return (line.text for line in lines if line.style != "dim")
 
     def __str__(self) -> str:
-        return to_text(self.brief())
+        return to_text(self.brief()).replace(MORE, ": to_markdown()")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and equal(self, other)
@@ -262,6 +264,7 @@ class Shown:
     def _repr_html_(self) -> str:
         forms = self.brief(), self.parts()
         short, whole = ("".join(part.to_html() for part in pieces(parts)) for parts in forms)
+        short = short.replace(MORE, ": see All tables")
         return f"{short}<details><summary>All tables</summary>{whole}</details>" if self.long else whole
 
 

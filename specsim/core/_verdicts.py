@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from specsim.core._files import read_table
 from specsim.core._json import printable
-from specsim.core._tables import COLORS, Line, Piece, Shown, Table
+from specsim.core._tables import COLORS, MORE, Line, Piece, Shown, Table
 
 #: Probability that all tests of an audit together raise any alarm where nothing is wrong.
 BUDGET = 1e-6
@@ -20,7 +20,7 @@ WANTED_TV, WANTED_TV_OF_VERIFIERS, WANTED_TV_OF_SERVERS = 0.05, 0.1, 0.15
 #: The most characters of a finding.
 LONGEST, LONGEST_DETAILS = 1500, 6000
 #: What `brief` has at most: findings, rows of a table, characters of what a verdict means and of a line.
-FINDINGS, ROWS, MEANING, LINE = 2, 6, 330, 235
+FINDINGS, ROWS, MEANING, LINE = 2, 6, 440, 235
 #: What to do, by kind of result and verdict.
 REMEDIES: dict[str, dict[str, str]] = read_table("meanings")["remedies"]
 #: The exit code without a verdict.
@@ -234,7 +234,7 @@ class Judged(Shown):
         found = self.finding_lines()
         yield from (Line(shorten(one, LINE, placeholder=" …"), "red") for one in found[:FINDINGS])
         if len(found) > FINDINGS:
-            yield f"{len(found) - FINDINGS} more findings: --verbose"
+            yield f"{len(found) - FINDINGS} more finding{'s' * (len(found) > FINDINGS + 1)}{MORE}"
         known = self.explanation()
         told = *known[:2], *known[2:][-1:], *self._ending()
         yield from (shorten(line, LINE, placeholder=" …") for line in told)

@@ -194,6 +194,10 @@ def test_results_are_markdown_and_latex_with_every_sign_as_it_is_and_are_cut():
     assert Listing([], [{"a": 1}]).to_markdown() == "| a |\n| ---: |\n| 1 |"
     short, left = Table(("n",), [(str(n),) for n in range(9)], bold=[2, 7]).cut(3)
     assert (short.rows, short.bold, left.text) == ([("0",), ("2",), ("7",)], [1, 2], "6 more rows: --verbose")
+    assert Table(("n",), [("1",), ("2",)]).cut(1)[1].text == "1 more row: --verbose"
+    compared = compare([0.5, 0.5], [0.2, 0.8], steps=9, rng=1)
+    assert "more rows: to_markdown()" in str(compared)
+    assert "more rows: see All tables" in compared._repr_html_()
 
 
 def test_readers_find_names_sides_and_decimals():
