@@ -35,6 +35,7 @@ from experiments.audit._criteria import FOUND
 from experiments.audit.independent_set import first_verdicts, subjects
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.shapes import shape_cases
+from specsim.auditing._results.audit import HINT
 from specsim.core._kernels import _folder
 from specsim.engines._planted.plant import guide
 from specsim.theory._enumeration import prove
@@ -567,3 +568,8 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
     ]
     text = " ".join((ROOT / "docs/statistics.md").read_text(encoding="utf-8").split())
     assert not [sentence for sentence in said if sentence not in text]
+    sets = (Path(path).stem for path in sorted((ROOT / "tests/independent").glob("diagnosed_*.json")))
+    names = [outcome for each in sets for outcome in outcomes_of(each)[2]]
+    assert (
+        f"of {len(names)} names of mistakes by independent authors {names.count('right')} were right" in HINT
+    )

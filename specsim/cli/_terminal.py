@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 import unicodedata
 from dataclasses import dataclass
@@ -124,11 +125,9 @@ class Form:
                 save_figure(figure, self.file)
         else:
             from specsim.core._files import write_text
-            from specsim.core._report import junit_of, page_of
 
-            texts = {".csv": "to_csv", ".md": "to_markdown", ".tex": "to_latex"}
-            tell: Any = {".html": page_of, ".xml": junit_of}.get(self.file.suffix)
-            text = tell(result) if tell else getattr(result, texts[self.file.suffix])()
+            tell = {".csv": "to_csv", ".md": "to_markdown", ".tex": "to_latex"}.get(self.file.suffix)
+            text = getattr(result, tell)() if tell else _document(result, self.file.suffix)
             write_text(self.file, text.rstrip("\n") + "\n")
         print(f"wrote {self.file}", file=sys.stderr)
 
@@ -183,15 +182,26 @@ def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
     return int(getattr(result, "exit_code", 3 if getattr(result, "interrupted", False) else 0))
 
 
+def _document(result: "Shown", ending: str) -> str:
+    """A result as JSON, JUnit XML or, with the command that made it, a page."""
+    from specsim.core._report import json_of, junit_of, page_of
+
+    command = re.sub(r" --seed[ =]\S+", "", shlex.join(["specsim", *sys.argv[1:]]))
+    return (
+        page_of(result, command)
+        if ending == ".html"
+        else {".json": json_of, ".xml": junit_of}[ending](result)
+    )
+
+
 def print_judged(result: "Judged", form: Form, out: Path | None, name: str, more: str = "") -> int:
     """Print a result with a verdict, and write its report to the folder `out`; return its exit code."""
     code = print_result(result, form)
     if out is not None:
         from specsim.core._files import write_text
-        from specsim.core._report import json_of, junit_of, page_of
 
-        for ending, tell in {"json": json_of, "html": page_of, "xml": junit_of}.items():
-            write_text(out / f"{name}.{ending}", tell(result))
+        for ending in (".json", ".html", ".xml"):
+            write_text(out / f"{name}{ending}", _document(result, ending))
         if form.is_text:
             print(f"wrote {name}.html, .json{more} and .xml (JUnit) to {out}")
     return code

@@ -195,7 +195,8 @@ def test_every_form_says_the_verdict_the_seed_and_every_finding(judged, pages, k
     assert re.search(rf"[Ss]eed {SEED}", terminal)
     assert str(result.verdict) in page.text
     assert flat(result.headline()) in page.text
-    assert f"--seed {SEED}" in page.text or f"rng={SEED}" in page.text
+    again = page_of(result, "specsim audit engine URL") if kind in OTHERS else page.text
+    assert re.search(rf"specsim .*--seed {SEED}", again) or f"rng={SEED}" in page.text
     properties = {entry.get("name"): entry.get("value") for entry in suite.iter("property")}
     assert properties["verdict"] == str(result.verdict)
     assert properties["seed"] == str(SEED)
@@ -310,6 +311,9 @@ def test_a_finding_has_the_numbers_of_its_table_and_a_case_one_evidence_the_stro
         assert finding.cell == f"token {finding.token}"
     for cases, line in zip(words.grouped(audits["biased"]), audits["biased"].finding_lines(), strict=True):
         assert re.findall(r"e = 10\^(-?\d+)", line) == [f"{cases[0].largest_log10_e:.0f}"]
+        own = f"{cases[0].findings[0].log10_e:.0f}"
+        assert ("over all tables" in line) == (f"e = 10^{own};" not in line)
+    assert "<th>e</th>" not in page_of(audits["biased"])
 
 
 def test_the_page_says_where_the_verifier_is_and_when_it_was_audited(audits, pages):

@@ -14,7 +14,7 @@ from specsim.auditing import Verdict
 from specsim.auditing._cases.shapes import ORDERS, PERIOD, SERVER_KINDS, shape_cases
 from specsim.auditing._checks.shapes import CALLS_APART
 from specsim.auditing._checks.subjects import VerifierSubject
-from specsim.auditing._report.text import power_by_shape, unseen_lines
+from specsim.auditing._report.text import AXIS, power_by_axis, power_by_shape, unseen_lines
 from specsim.auditing._results.audit import CALLS
 from specsim.auditing._verifier.local import Local
 from specsim.core._types import dtype_of
@@ -230,13 +230,22 @@ def brief():
 def test_shapes_without_power_are_named_and_power_that_time_cuts_short_leaves_no_verdict(brief):
     assert brief.verdict is Verdict.CONSISTENT
     assert [case.case for case in brief.unseen] == [SERVER]
-    assert SERVER in unseen_lines(brief)[1]
+    assert f"Without power: 1 of 3 cases, {SERVER} (" in unseen_lines(brief)[1]
+    more = replace(brief, left_out=("zeros",))
+    assert f"Without power: 2 of 4 cases, among them {SERVER} (" in unseen_lines(more)[1]
     rows = power_by_shape(brief)
     assert [row["ids"][:4] for row in rows if row["rows of a call"] == "9 to 64"] == ["2 to", "32,0"]
     assert {"γ 1", "γ 2 to 4", "γ 5 to 8", "γ 9 to 16", "γ 17 or more"} <= set(rows[0])
     assert [case.case for case in brief.cases if case.kernel == CALLS] == [FEW, SERVER]
     cut = [replace(case, planned=10**9) if case.case == SERVER else case for case in brief.cases]
     assert replace(brief, cases=tuple(cut)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_values_of_an_axis_are_in_their_order(brief, monkeypatch):
+    values = {"axis": {"9 to 15": 0.5, "1,025 or more": 0.5, "first": 0.5, "4": 0.5}}
+    monkeypatch.setattr("specsim.auditing._report.text.axes_of", lambda _: values)
+    (row,) = power_by_axis(brief)
+    assert row[AXIS] == "first: 0.500, 4: 0.500, 9 to 15: 0.500, 1,025 or more: 0.500"
 
 
 def test_a_level_with_too_few_steps_leaves_them_out_and_says_so(brief):

@@ -13,6 +13,7 @@ from specsim.auditing._checks.tables import LOOKS, Plan, Table, interim_looks
 from specsim.auditing._results.audit import BUDGET, Alphas, CaseResult, Efficiency, Finding, TableResult
 from specsim.core import stats
 from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_tokens
+from specsim.core._files import read_table
 from specsim.core._types import Floats, Ints
 from specsim.models._multi_token import row_ahead
 from specsim.simulation._counting import Counts, Example, Partial
@@ -33,6 +34,8 @@ OF_SHAPES = ("all", "shape")
 DEPENDENT = 1e-6
 #: The probability with which the design effect that widens an interval is too small.
 TOO_NARROW = 0.005
+#: What findings say.
+MEANINGS: dict[str, str] = read_table("meanings")["findings"]
 #: Least degrees of freedom for the lower-tail test of a sum of chi-squares.
 MIN_TOO_GOOD_DF = 30
 
@@ -276,16 +279,13 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
             which = f"the first tokens of {NEIGHBOURS[result.prefix[0]]}"
         if result.kind == OF_CALLS:
             outer = abs(pair - (len(result.labels) - 1) / 2) > len(result.labels) / 4
-            how = (
-                "how many of them are in the lower half of the distribution varies "
-                f"{'more' if outer else 'less'} from call to call than for independent steps"
-            )
+            how = MEANINGS["halves"].format(more="more" if outer else "less")
         else:
             cells = result.labels[pair]
             how = f"{cells} of the distribution: {share:.4f} of the pairs, expected {expected:.4f}"
         yield Finding(
             "dependent",
-            f"{which} depend on each other, or their distribution changes from call to call: {how}",
+            MEANINGS["steps depend"].format(which=which, how=how),
             position=0,
             cell=result.labels[pair],
             observed=share,
@@ -294,13 +294,7 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
         )
     ratio = calls_differ(counts)
     if ratio is not None and not pairs and any(result.rejected for result in results):
-        yield Finding(
-            "dependent",
-            f"the counts of the first token vary between calls {ratio:.3g} times as much as those of "
-            "independent steps: the steps of a call depend on each other, or their distribution changes from "
-            "call to call",
-            position=0,
-        )
+        yield Finding("dependent", MEANINGS["calls vary"].format(ratio=ratio), position=0)
 
 
 def _dependence(results: Sequence[TableResult], level: float) -> Iterator[Finding]:
@@ -311,11 +305,7 @@ def _dependence(results: Sequence[TableResult], level: float) -> Iterator[Findin
         if df >= MIN_TOO_GOOD_DF:
             break
     if df >= MIN_TOO_GOOD_DF and stats.lower_tail_p_value(statistic, df) < level:
-        yield Finding(
-            "dependent",
-            f"counts agree with the distribution too well (χ² = {statistic:.1f} on {df} degrees of "
-            "freedom): draws are not independent",
-        )
+        yield Finding("dependent", MEANINGS["too good"].format(statistic=statistic, df=df))
 
 
 def _extremes(table: Table, observed: Ints) -> str:

@@ -61,11 +61,9 @@ Outcomes = Sequence[tuple[Case, Ints]]
 #: A mistake, and perhaps others with other values of its parameters, in the order in which they are tried.
 Versions = Callable[[Mistake], Iterable[Mistake]]
 #: Why there is no name.
-OFF_THE_PATH, DEPENDENT, TOO_FEW = read_table("diagnosis")["reasons"].values()
-FEW_ROWS = (
-    f"Its steps are exact in large calls, and not in calls of {ROWS} rows: their distribution depends on the "
-    "call, or they depend on each other."
-)
+OFF_THE_PATH, DEPENDENT, TOO_FEW, FEW_ROWS = read_table("diagnosis")["reasons"].values()
+#: What the most significant outcome says.
+EVIDENCE: str = read_table("diagnosis")["evidence"]
 #: The most outcomes of a case of the audit that is taken for a diagnostic one.
 OUTCOMES = 2**12
 #: Impossible outcomes from which on they may show a mistake by themselves.
@@ -126,7 +124,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         scored, exact = _by_outcomes(mistakes, seen, in_time)
         exact_there = odds.posterior(scored, exact, number).exact > 0.5
     if or_between and exact_there:
-        between = _between_steps(between_steps, audited, done * len(cases), FEW_ROWS)
+        between = _between_steps(between_steps, audited, done * len(cases), FEW_ROWS.format(ROWS))
         if between.named or (between.steps and between.exact < families.WRONG):
             return between
 
@@ -387,11 +385,8 @@ def _evidence(best: odds.Scored, seen: Outcomes, subject: VerifierSubject, root:
     accepted, token = divmod(int(inside), case.target.vocab_size)
     path = list(path_of(int(code), case.target.vocab_size, case.gamma))
     share = counts[code, inside] / counts[code].sum()
-    text = (
-        f"Evidence (case {case.name!r}): of the steps that drafted {path} and accepted {accepted or 'none'}, "
-        f"{100 * share:.4g} % emitted token {token} (this bug: {100 * predicted:.4g} %; an exact token-wise "
-        f"verifier: {100 * right:.4g} %)."
-    )
+    shares = (f"{100 * one:.4g}" for one in (share, predicted, right))
+    text = EVIDENCE.format(case.name, path, accepted or "none", token, *shares)
     source, tally = subject.counter(case.name)
     key, outcome = case_key(root, case.name), (int(code), accepted, token)
     batches = source.batches(key, 0, SEARCHED_STEPS)

@@ -1,6 +1,7 @@
 """The sentences and tables of all forms of a report."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -111,8 +112,10 @@ def finding_lines(audit: Audit) -> list[str]:
 
 def finding_line(case: CaseResult) -> str:
     """The first finding of a case, after the strongest evidence of the case if it is statistical."""
-    first = case.findings[0]
-    return first.text if first.log10_e is None else f"e = 10^{case.largest_log10_e:.0f}; {first.text}"
+    first, most = case.findings[0], case.largest_log10_e
+    if first.log10_e is None:
+        return first.text
+    return f"e = 10^{most:.0f}{' over all tables' * (round(most) > round(first.log10_e))}; {first.text}"
 
 
 def grouped(audit: Audit) -> list[list[CaseResult]]:
@@ -177,7 +180,9 @@ def unseen_lines(audit: Audit) -> list[str]:
     if not made:
         return lines
     if without := [f"{case.case} ({case.purpose})" for case in audit.unseen]:
-        lines.append(f"Without power: {'; '.join(without)}.")
+        of = audit.planned + len(audit.left_out)
+        among = " among them" * (len(without) < of - audit.powerful)
+        lines.append(f"Without power: {of - audit.powerful} of {of} cases,{among} {'; '.join(without)}.")
     asked = {*made, *audit.left_out}
     if missing := [f"{name} ({purpose})" for name, purpose in SERVER_CASES.items() if name not in asked]:
         lines.append(f"Not made: {'; '.join(missing)}.")
@@ -383,10 +388,15 @@ def power_by_shape(audit: Audit) -> list[dict[str, str]]:
 def power_by_axis(audit: Audit) -> list[dict[str, str]]:
     """The fourth table: what would have been found along other axes of the calls' shapes."""
     return [
-        {"axis": axis, AXIS: ", ".join(f"{name}: {tv:.3f}" for name, tv in values.items())}
+        {"axis": axis, AXIS: ", ".join(f"{name}: {values[name]:.3f}" for name in sorted(values, key=_begin))}
         for axis, values in axes_of(audit.cases).items()
         if axis not in BY_SHAPE
     ]
+
+
+def _begin(value: str) -> int:
+    """The number with which a value of an axis begins; of words -1."""
+    return int((re.match(r"[\d,]+", value) or ["-1"])[0].replace(",", ""))
 
 
 def axes_of(cases: Iterable[CaseResult]) -> dict[str, dict[str, float]]:

@@ -420,8 +420,8 @@ class Diagnosis:
         return [*text, f"Odds: {'; '.join(said)}. {HINT}", *filter(None, (self.evidence, self.place))]
 
 
-#: What is measured of names, on mistakes outside the catalogue.
-HINT = "A name is a hint: how often names are right is in docs/statistics.md."
+#: What is measured of names, on mistakes by authors who had not seen the catalogue.
+HINT = "A name is a hint: of 179 names of mistakes by independent authors 163 were right."
 
 
 def _odds(one: float, other: float) -> str:

@@ -66,12 +66,16 @@ def _case(result: Any, check: Check) -> ElementTree.Element:
     return element
 
 
-def page_of(result: Shown) -> str:
-    """One HTML file: verdict, findings, evidence, how to run it again; else all that the result shows."""
+def page_of(result: Shown, command: str = "the same command, with") -> str:
+    """One HTML file: verdict, findings, evidence, how to run it again (with the `command`, or as the result
+    says); else all that the result shows."""
     import jinja2
 
     own, judged = Path(__file__).parent, isinstance(result, Judged)
-    place, more = (result.template() if isinstance(result, Judged) else None) or (own / "page.html.j2", {})
+    facts, place, more, again = _facts(result), own / "page.html.j2", dict[str, Any](), ""
+    if isinstance(result, Judged):
+        place, more = result.template() or (place, more)
+        facts, again = result.facts() | facts, result.again()
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([place.parent, own]),
         autoescape=True,
@@ -84,10 +88,11 @@ def page_of(result: Shown) -> str:
     return environment.get_template(place.name).render(
         result=result,
         judged=judged,
+        again=again.replace("the same command, with", command),
         undecided=UNDECIDED,
         kind=re.sub("(?<=[a-z])([A-Z])", lambda one: f" {one[1].lower()}", type(result).__name__),
         pieces=[*pieces(result.parts())],
-        facts=(result.facts() if isinstance(result, Judged) else {}) | _facts(result),
+        facts=facts,
         colors=COLORS,
         **more,
     )

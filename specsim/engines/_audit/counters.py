@@ -12,7 +12,7 @@ from specsim import mistakes
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import Finding
 from specsim.engines._audit.places import Masses, Places
-from specsim.engines._audit.results import EngineEfficiency, KnownMistake
+from specsim.engines._audit.results import MEANINGS, EngineEfficiency, KnownMistake
 from specsim.engines._audit.store import LONG
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import Law
@@ -103,10 +103,7 @@ def usable(
     most = whole.accepted + (whole.steps or 0) + whole.texts  # the first token of a text needs no step
     if not whole.steps or most >= whole.emitted:
         return server, ""
-    return server, (
-        f"The server's counters cover at most {most:,} of {whole.emitted:,} tokens: the other steps had no "
-        "draft, or the server was restarted."
-    )
+    return server, MEANINGS["covered"].format(most=most, emitted=whole.emitted)
 
 
 def draft_length(
@@ -232,10 +229,7 @@ def _surplus(total: Drafts, length: float | None) -> str:
     least = total.accepted + steps - (gamma + 1) * total.texts
     if least <= total.emitted:
         return ""
-    return (
-        f"{total.accepted:,} accepted of {total.drafted:,} drafted tokens, {gamma} a step, make at least "
-        f"{least:,} tokens; the texts have {total.emitted:,}"
-    )
+    return MEANINGS["too many accepted"].format(total=total, gamma=gamma, least=least)
 
 
 # A head reads hidden states of the target; that of a token has the word that the target's state remembers
@@ -328,10 +322,8 @@ def compare_heads(
             if not name and sum(same) >= agree[name] and not all(same):
                 at = same.index(False)
                 one, (least, accepted, most, _) = told[at][0], made[at]
-                example = (
-                    f"request {one.number} reports {one.accepted} accepted of {one.drafted} drafted tokens, "
-                    f"for {accepted} of {least} to {most}"
-                )
+                expected = {"accepted": accepted, "least": least, "most": most}
+                example = MEANINGS["other counts"].format(one=one, **expected)
             agree[name] = max(agree[name], sum(same))
     return HeadCounts(len(told), agree.pop(""), agree, example)
 

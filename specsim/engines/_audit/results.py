@@ -1,6 +1,6 @@
 """The results of an audit of an engine and of a comparison of two servers, and how they are shown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from specsim.auditing._checks.two_samples import rejects
 from specsim.core._files import read_table
 from specsim.core._provenance import Provenance
 from specsim.core._tables import NONE, Piece, Table, as_dict
-from specsim.core._verdicts import BUDGET, WANTED_TV, WANTED_TV_OF_SERVERS, Finding, Judged, Verdict
+from specsim.core._verdicts import BUDGET, ROWS, WANTED_TV, WANTED_TV_OF_SERVERS, Finding, Judged, Verdict
 from specsim.core.stats import POWER, ChiSquare
 from specsim.engines._planted.requests import Failure
 
@@ -111,15 +111,9 @@ class EngineEfficiency:
         return self.tokens_per_step / self.expected_tokens_per_step
 
     def sentence(self) -> str:
-        text = (
-            f"Speculation: {self.accepted:,} of {self.drafted:,} drafted tokens accepted "
-            f"({self.accepted_share:.3f})"
-        )
+        text = MEANINGS["speculation"].format(found=self)
         if self.expected_share is not None and self.gamma is not None:
-            text += (
-                f"; the standard rule on sampled drafts of length {self.gamma:.1f} would accept "
-                f"{self.expected_share:.3f} (α = {self.alpha:.3f})"
-            )
+            text += MEANINGS["expected"].format(found=self)
         if self.ratio is not None:
             text += f", efficiency {self.ratio:.2f}"
         return text + "."
@@ -245,6 +239,11 @@ class EngineAudit(Judged):
             [*self.tests[:1], *(test for test in self.tests[1:] if test.n)], "tokens", p_values=True
         )
 
+    def summary(self) -> Iterable[Piece]:
+        """The tests that reject, if something was found."""
+        found = table_of_tests([test for test in self.tests if test.rejected], "tokens", p_values=True)
+        return found.cut(ROWS) if self.findings else super().summary()
+
     def legend(self) -> dict[str, str]:
         return legend_of_tests(self.tests, self.budget)
 
@@ -255,25 +254,20 @@ class EngineAudit(Judged):
     def remarks(self) -> Iterator[str]:
         logs = self.logprobs
         if logs is not None and not (logs.wrong or logs.listed_wrong):
-            yield (
-                f"Log-probabilities: {logs.returned:,} of emitted tokens and {logs.listed:,} entries of "
-                f"lists match the distribution, largest difference {logs.largest:.2g}."
-            )
+            yield MEANINGS["log-probabilities"].format(logs=logs)
         yield from self.notes
 
     def size(self) -> str:
-        speed = f", {self.tokens / self.seconds:,.0f} tokens/s" if self.seconds > 0 else ""
-        return (
-            f"{self.texts:,} texts, {self.tokens:,} of {self.planned:,} tokens in {self.seconds:.1f} s"
-            f"{speed}; judged in {self.judging:.1f} s by {len(self.tests)} tests, tolerance "
-            f"{self.tolerance:g} in log p, seed {self.provenance.root}. The probability of a false alarm is "
-            f"at most {self.budget:g}."
-        )
+        return MEANINGS["size"].format(audit=self, speed=_speed(self), tests=len(self.tests))
 
     def facts(self) -> dict[str, Any]:
         told = {name: value for name, value in self.described.items() if value is not None}
         more = {"tolerance in log p": f"{self.tolerance:g}", "order of processing": self.order}
         return told | {"engine": self.engine, "version": self.version, "planted": self.planted} | more
+
+
+def _speed(served: "EngineAudit | ServerSide") -> str:
+    return f", {served.tokens / served.seconds:,.0f} tokens/s" if served.seconds > 0 else ""
 
 
 def table_of_tests(tests: Sequence[TestResult], counted: str, *, p_values: bool) -> Table:
@@ -283,8 +277,8 @@ def table_of_tests(tests: Sequence[TestResult], counted: str, *, p_values: bool)
     for test in chosen:
         value = f"{test.chi_square.p_value:.3g}" if test.chi_square.df else NONE
         tv = f"{test.detectable_tv:.4f}" if test.detectable_tv < 1.0 else NONE
-        e = f"{round(test.log10_e, 1) + 0.0:.1f}"
-        rows.append((test.name, f"{test.n:,}", test.cells, *[value] * p_values, e, tv))
+        log10_e = f"{round(test.log10_e, 1) + 0.0:.1f}"
+        rows.append((test.name, f"{test.n:,}", test.cells, *[value] * p_values, log10_e, tv))
     return Table(("test", counted, "cells", *["p"] * p_values, "log10 e", "detectable TV"), rows)
 
 
@@ -342,8 +336,7 @@ class ServerSide:
 
     def sentence(self) -> str:
         text = f"{self.url} ({self.engine} {self.version}): {self.texts:,} texts, {self.tokens:,} tokens"
-        if self.seconds > 0:
-            text += f", {self.tokens / self.seconds:,.0f} tokens/s"
+        text += _speed(self)
         if self.drafted and self.accepted is not None:
             share = self.accepted / self.drafted
             text += f"; {self.accepted:,} of {self.drafted:,} drafted tokens accepted ({share:.3f})"
@@ -433,15 +426,9 @@ class ServerComparison(Judged):
         return self.one.sentence(), self.other.sentence()
 
     def size(self) -> str:
-        text = (
-            f"{len(self.prompts):,} prompts, up to {self.planned:,} texts of {self.length} tokens each from "
-            f"both servers, compared by {self.form}. Seed {self.provenance.root}."
-        )
-        if self.tests:
-            text += (
-                f" {len(self.tests):,} tests; the probability of a false alarm is at most {self.budget:g}."
-            )
-        return text
+        said = read_table("meanings")["servers"]
+        tests = said["tests"].format(tests=len(self.tests), budget=self.budget) if self.tests else ""
+        return said["size"].format(found=self, prompts=len(self.prompts)) + tests
 
     def meaning(self) -> str:
         said, equal = str(self.verdict), sum(one.place is None for one in self.greedy)

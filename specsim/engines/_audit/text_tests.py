@@ -9,7 +9,7 @@ from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import Finding
 from specsim.core.stats import MIN_EXPECTED, chi_square, detectable_tv, log_e_value, tv_interval
 from specsim.engines._audit.places import Masses, Places, Rows, distinct_contexts
-from specsim.engines._audit.results import NOT_TAKEN, TestResult
+from specsim.engines._audit.results import MEANINGS, NOT_TAKEN, TestResult
 from specsim.engines._planted.requests import Completion
 
 #: Bins of a probability integral transform, and the coarser ones of pairs.
@@ -167,10 +167,7 @@ def equal_texts_test(
             log_e = np.logaddexp(log_e, log_e - np.log1p(-STAKE) + np.log(STAKE) - chance)
             equal += 1
             first = first or f"requests {texts[a].number} and {texts[b].number}"
-    text = (
-        f"{equal:,} of {len(pairs):,} pairs of requests with one prompt and different seeds have the same "
-        f"text, first {first}"
-    )
+    text = MEANINGS["equal texts"].format(equal=equal, pairs=len(pairs), first=first)
     more = {"dependence_nats": float(log_e), "text": text, "dependence": True}
     return TestResult.of("equal texts", len(pairs), 2, log_e, level, **more)
 
