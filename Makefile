@@ -40,7 +40,7 @@ help:
 	@echo "make results-pages   the pages and pictures of docs/results, from the tables that are kept and quick ones"
 	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
 	@echo "make paper   the article, its numbers filled in from the figures' tables;  make paper-fast   from the fast ones"
-	@echo "make lab     open the notebooks in JupyterLab;  make notebooks   execute them and write their .ipynb"
+	@echo "make lab     open copies of the notebooks, in results/lab, in JupyterLab;  make notebooks   execute them and write their .ipynb"
 	@echo "make power   the steps that an audit needs for each known mistake (40 min);  make calibration   its false alarms (20 min)"
 	@echo "make diagnosis   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests miss (an hour)"
 	@echo "make independent   run engines' tests on verifiers by authors who have not seen the battery (15 min)"
@@ -117,7 +117,9 @@ notebooks: $(STAMP)
 	$(BIN)/python notebooks/execute.py
 
 lab: $(LAB)
-	$(BIN)/jupyter lab notebooks
+	mkdir -p results/lab
+	cp -n notebooks/*.ipynb results/lab
+	$(BIN)/jupyter lab results/lab
 
 independent: $(STAMP)
 	$(BIN)/python -m experiments independent_set --keep

@@ -149,6 +149,15 @@ def test_a_notebook_is_short(name):
     assert cells[0].source.startswith("# ")
 
 
+def test_git_stays_clean_after_a_notebook_was_run():
+    lab = (
+        (FOLDER.parent / "Makefile").read_text(encoding="utf-8").partition("\nlab: ")[2].partition("\n\n")[0]
+    )
+    assert lab.splitlines()[-1].endswith("jupyter lab results/lab")
+    ignored = (FOLDER.parent / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {"/results/", ".ipynb_checkpoints/"} <= {*ignored}
+
+
 def test_the_readme_links_every_notebook():
     readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
     assert sorted(SHOWN) == NAMES
