@@ -203,7 +203,7 @@ class KillMatrix:
 
     def markdown(self) -> str:
         """A table of the fractions of runs that pass, and below it what each criterion draws and asserts."""
-        names, lines = [column.name for column in self.columns], []
+        names, lines = sorted((one.name for one in self.columns), key=lambda name: name != AUDIT), []
         for family, members in self.by_family():
             lines.append([f"**{family}**", *[""] * (len(names) + 1)])
             for one in members:
@@ -253,9 +253,9 @@ def independent_markdown(rows: Sequence[Row]) -> str:
     for each in dict.fromkeys(row["set"] for row in wrong):
         some = [row for row in wrong if row["set"] == each]
         missed = [str(sum(row[name] for row in some)) if name in some[0] else "–" for name in names]
-        missed.append(str(sum(row["verdict"] not in FOUND for row in some)))
+        missed.insert(0, str(sum(row["verdict"] not in FOUND for row in some)))
         lines.append([f"{each} set", *(one if one == "–" else f"{one} of {len(some)}" for one in missed)])
-    return joined([markdown_table(["", *names, audit_criterion().name], lines)])
+    return joined([markdown_table(["", AUDIT, *names], lines)])
 
 
 def show_cell(cell: Cell | None) -> str:
