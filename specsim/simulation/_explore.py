@@ -97,7 +97,7 @@ def _png(found: Sweep, gamma: int, c: float) -> bytes:
     run, tv, file = found.runs[gamma - 1], found.tvs[gamma - 1], BytesIO()
     tokens = np.array([one.tokens_per_step for one in found.runs])
     fast, work = tokens / (GAMMAS * c + 1), (GAMMAS * (c + 1) + 1) / tokens
-    drawn = {"times as fast": fast, "times the operations": work}
+    drawn = {"times as fast": fast, "times the operations (ĉ = c)": work}
     said = ", ".join(f"{values[gamma - 1]:.2f} {name}" for name, values in drawn.items())
     with figure_style():
         figure = Figure(figsize=(7.0, 4.4))

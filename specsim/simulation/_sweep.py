@@ -68,7 +68,8 @@ class Sweep(Swept):
         Each combination of the other settings has a line. `y` may also be alpha_context, alpha_verified,
         alpha_drafted or tv."""
         check_known("column", y, (*RATES, "tv"))
-        error, label = f"{y}_error", "total variation" if y == "tv" else y.replace("_", " ")
+        words = y.replace("_", " ").replace("alpha", "α")
+        error, label = f"{y}_error", "total variation" if y == "tv" else words
         return self._draw(ax, x, y, label, (lambda row: 2.0 * row[error]) if error in COLUMNS else None)
 
 
