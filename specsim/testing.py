@@ -68,8 +68,7 @@ def assert_exact(
         found: Any = audit(verifier, level, rng=rng, seconds=seconds, **options)
     else:
         served = planted if isinstance(planted, Planted) else open_planted(planted)
-        engine: Any = verifier
-        found = audit_engine(engine, served, rng=rng, seconds=seconds, **options)
+        found = audit_engine(verifier, served, rng=rng, seconds=seconds, **options)  # type: ignore[arg-type]
     if found.interrupted:
         raise KeyboardInterrupt
     if found.verdict is not Verdict.CONSISTENT or (not allow_wasteful and getattr(found, "wasteful", False)):

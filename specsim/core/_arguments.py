@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from specsim.core._checks import check_unmasked
 from specsim.core._files import read_table
+from specsim.core._registry import suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,8 +78,9 @@ def check_arguments(
     try:
         bound = signature.bind(*arguments, **named)
     except TypeError as error:
-        seed = "; give rng" * ("seed" in named and "rng" in signature.parameters)
-        raise TypeError(f"{function.__qualname__}: {error}{seed}") from None
+        unknown = next((name for name in named if name not in signature.parameters), "")
+        meant = suggestion({"seed": "rng", "names": "rules"}.get(unknown, unknown), signature.parameters)
+        raise TypeError(f"{function.__qualname__}: {error}{meant.removesuffix('.')}") from None
     for name, value in bound.arguments.items():
         if (hint := hints.get(name)) is not None and value is not signature.parameters[name].default:
             try:

@@ -209,8 +209,12 @@ def test_readers_find_names_sides_and_decimals():
     assert '<td style="text-align:left">standard</td><td>0.5</td>' in table  # Jupyter puts cells to the right
     swept = specsim.sweep(*pair, over={"rule": ["standard", "block"]}, steps=100, rng=1)
     assert swept.plot(Figure().subplots()).lines[0].get_linestyle() == "None"  # a name is no number
+    assert swept.plot(Figure().subplots(), "alpha_verified").get_ylabel() == "α verified"
     models = (TableModel(row) for row in ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]))
     proof = str(specsim.prove(*models, rule="lenience:lenience=0.9", gamma=3))
     assert not [word for word in proof.split() if "/" in word and len(word) > 40]
-    with pytest.raises(TypeError, match="'seed'; give rng"):
-        specsim.simulate(*pair, seed=1)
+    for call, wrong, right in (
+        (specsim.simulate, "seed", "rng"), (specsim.simulate, "rules", "rule"), (compare, "names", "rules"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=f"'{wrong}'; did you mean '{right}'"):
+            call(*pair, **{wrong: 1})

@@ -85,8 +85,9 @@ def progress_lines(audit: Audit) -> list[str]:
     """What an interrupt or the time limit left out."""
     lines, begun = [], sum(case.planned > 0 for case in audit.cases)
     if audit.interrupted:
-        of = _counted(audit.planned, "case")
-        lines.append(f"interrupted: the results so far; {begun} of {of} started.")
+        lines.append(
+            f"interrupted: the results so far; {begun} of {_counted(audit.planned, 'case')} started."
+        )
     left = audit.planned - begun
     if left and any(case.broken for case in audit.cases) and not audit.interrupted:
         lines.append(f"{_counted(left, 'case')} of {audit.planned} not run, since the contract is broken.")
@@ -199,14 +200,12 @@ def _counted_lines(lines: Sequence[int]) -> str:
 
 def limits_line(audit: Audit) -> str:
     """What the verifier declares, and which cases are therefore left out."""
-    number = len(audit.left_out)
-    names = f": {', '.join(audit.left_out)}" if number else ""
+    number, limits = len(audit.left_out), ", ".join(audit.limits)
+    asked, names = audit.planned + number, f": {', '.join(audit.left_out)}" if number else ""
     if not audit.limits:
-        asked = audit.planned + number
         return f"{number} of {asked} cases were not exported{names}." if number else ""
     unchecked = " It was not tested whether the same rng gives the same tokens."
     more = unchecked if results.IRREPRODUCIBLE in audit.limits else ""
-    asked, limits = audit.planned + number, ", ".join(audit.limits)
     return MEANINGS["limits"].format(limits=limits, number=number, asked=asked, names=names, unchecked=more)
 
 

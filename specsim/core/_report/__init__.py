@@ -67,8 +67,7 @@ def _case(result: Any, check: Check) -> ElementTree.Element:
 
 
 def page_of(result: Shown, command: str = "the same command, with") -> str:
-    """One HTML file: verdict, findings, evidence, how to run it again (with the `command`, or as the result
-    says); else all that the result shows."""
+    """One HTML file: verdict, findings, evidence, the `command` to run it again; else all that is shown."""
     import jinja2
 
     own, judged = Path(__file__).parent, isinstance(result, Judged)
