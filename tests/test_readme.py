@@ -15,8 +15,11 @@ from experiments._kept import kept
 from experiments.audit._criteria.__init__ import FOUND
 from experiments.audit.independent_set import subjects
 from experiments.audit.kill_matrix import AUDIT, LEVEL, kept_matrix
-from specsim import rules
+from specsim import rules, verify
+from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import LEVELS
+from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._verifier.local import Local
 from specsim.core._tables import to_text
 from specsim.simulation import methods
 
@@ -75,12 +78,13 @@ def test_the_page_for_continuous_integration_has_the_numbers_of_the_experiments(
     others = [one for one in power.values() if one not in sure and one["needed"] is None and one["runs"]]
     likely = [one for one in others if one["rejected"] == 20 and one["median_steps"] <= steps]
     missed = {one: len(wrong & {*matrix.missed(one.name)}) for one in matrix.columns}
+    total = sum(plan.steps for plan in VerifierSubject("own", Local(verify, Declared())).plans("smoke"))
     found = len(sure) + len(likely)
     said = [
         *(f"| {one.name} | {one.about.replace('|', chr(92) + '|')} | {n} |" for one, n in missed.items()
           if one.name.startswith(("vLLM", "TensorRT", "FlashInfer", "HF"))),
-        f"| all cases, at most {steps:,} steps each: no test rejects | {len(wrong) - found} |",
-        f"Of the {len(wrong)} wrong verifiers", f"draws at most {steps:,} steps in a case",
+        f"| all cases, at most {steps:,} steps each and {total:,} in all: no test rejects | {len(wrong) - found} |",
+        f"Of the {len(wrong)} wrong verifiers", f"draws at most {steps:,} steps in a case and {total:,} in all",
         f"For {len(sure)} of the {found} that the audit finds,", f"the other {len(likely)} have none that is",
     ]  # fmt: skip
     page = " ".join((ROOT / "docs/specsim-in-your-ci.md").read_text(encoding="utf-8").split())

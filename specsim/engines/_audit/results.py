@@ -277,8 +277,8 @@ def table_of_tests(tests: Sequence[TestResult], counted: str, *, p_values: bool)
     for test in chosen:
         value = f"{test.chi_square.p_value:.3g}" if test.chi_square.df else NONE
         tv = f"{test.detectable_tv:.4f}" if test.detectable_tv < 1.0 else NONE
-        log10_e = f"{round(test.log10_e, 1) + 0.0:.1f}"
-        rows.append((test.name, f"{test.n:,}", test.cells, *[value] * p_values, log10_e, tv))
+        e = f"{round(test.log10_e, 1) + 0.0:.1f}"
+        rows.append((test.name, f"{test.n:,}", test.cells, *[value] * p_values, e, tv))
     return Table(("test", counted, "cells", *["p"] * p_values, "log10 e", "detectable TV"), rows)
 
 
