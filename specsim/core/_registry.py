@@ -5,9 +5,6 @@ import pkgutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-#: Names that an error does not print; `specsim list` does.
-MANY = 40
-
 
 def modules_beside(file: str) -> list[str]:
     """The names of modules and packages in the folder of `file`, sorted; nothing is imported."""
@@ -30,6 +27,6 @@ def suggestion(name: str, known: Iterable[str], title: str | None = None) -> str
 def check_known(kind: str, name: str, known: Sequence[str]) -> None:
     """Raise ValueError, with the nearest name, all or their list, unless `name` is one of the `known`."""
     if name not in known:
-        title = "There are" if len(known) <= MANY else None
+        title = "There are" if len(known) <= 40 else None  # of more names their list is more readable
         meant = suggestion(name, known, title).removesuffix(".") or f"; 'specsim list {kind}s' lists them all"
         raise ValueError(f"unknown {kind} {name!r}{meant}")

@@ -79,8 +79,8 @@ class Table:
         others = [i for i in range(len(self.rows)) if i not in self.bold]
         kept = sorted([*self.bold, *others][:most])
         bold = [new for new, old in enumerate(kept) if old in self.bold]
-        over = len(self.rows) - most
-        left = [Line(f"{over} more row{'s' * (over > 1)}{MORE}", "")] * (over > 0)
+        more = len(self.rows) - most
+        left = [Line(f"{more} more row{'s' * (more > 1)}{MORE}", "")] * (more > 0)
         return [replace(self, rows=[self.rows[i] for i in kept], bold=bold), *left]
 
     def to_html(self) -> str:

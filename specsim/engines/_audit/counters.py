@@ -322,8 +322,7 @@ def compare_heads(
             if not name and sum(same) >= agree[name] and not all(same):
                 at = same.index(False)
                 one, (least, accepted, most, _) = told[at][0], made[at]
-                expected = {"accepted": accepted, "least": least, "most": most}
-                example = MEANINGS["other counts"].format(one=one, **expected)
+                example = MEANINGS["other counts"].format(one=one, accepted=accepted, least=least, most=most)
             agree[name] = max(agree[name], sum(same))
     return HeadCounts(len(told), agree.pop(""), agree, example)
 

@@ -258,16 +258,13 @@ class EngineAudit(Judged):
         yield from self.notes
 
     def size(self) -> str:
-        return MEANINGS["size"].format(audit=self, speed=_speed(self), tests=len(self.tests))
+        speed = f", {self.tokens / self.seconds:,.0f} tokens/s" if self.seconds > 0 else ""
+        return MEANINGS["size"].format(audit=self, speed=speed, tests=len(self.tests))
 
     def facts(self) -> dict[str, Any]:
         told = {name: value for name, value in self.described.items() if value is not None}
         more = {"tolerance in log p": f"{self.tolerance:g}", "order of processing": self.order}
         return told | {"engine": self.engine, "version": self.version, "planted": self.planted} | more
-
-
-def _speed(served: "EngineAudit | ServerSide") -> str:
-    return f", {served.tokens / served.seconds:,.0f} tokens/s" if served.seconds > 0 else ""
 
 
 def table_of_tests(tests: Sequence[TestResult], counted: str, *, p_values: bool) -> Table:
@@ -336,7 +333,8 @@ class ServerSide:
 
     def sentence(self) -> str:
         text = f"{self.url} ({self.engine} {self.version}): {self.texts:,} texts, {self.tokens:,} tokens"
-        text += _speed(self)
+        if self.seconds > 0:
+            text += f", {self.tokens / self.seconds:,.0f} tokens/s"
         if self.drafted and self.accepted is not None:
             share = self.accepted / self.drafted
             text += f"; {self.accepted:,} of {self.drafted:,} drafted tokens accepted ({share:.3f})"
