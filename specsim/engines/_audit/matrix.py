@@ -19,7 +19,7 @@ from specsim.core._tables import NONE, Piece, Table
 from specsim.core._verdicts import BUDGET, Check, Finding, Judged, Verdict
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.known_mistakes import ALWAYS
-from specsim.engines._audit.results import CLOSE, EngineAudit
+from specsim.engines._audit.results import CLOSE, MEANINGS, EngineAudit
 from specsim.engines._audit.run import FORM, open_store, opening, plain_options, planned_tokens, serve
 from specsim.engines._audit.store import LONG, plan_requests
 from specsim.engines._planted.folder import Planted
@@ -151,11 +151,9 @@ class EngineMatrix(Judged):
     def size(self) -> str:
         sides = zip(*((cell.speculative, cell.plain) for cell in self.cells if cell.plain), strict=True)
         times = [sum(one.seconds for one in side) / max(1, sum(one.texts for one in side)) for side in sides]
-        said = f"Battery {self.battery}, version {self.version}: {len(self.cells)} settings, {self.tokens:,} "
-        said += f"tokens each. The probability of a false alarm is at most {BUDGET:g} in all."
+        said = MEANINGS["battery"].format(found=self, settings=len(self.cells), budget=BUDGET)
         if times and min(times) > 0.0:
-            ratio = f"{times[1] / times[0]:.2f} times as long"
-            said += f" A text takes {times[0]:.3g} s with speculation, {times[1]:.3g} s without, {ratio}."
+            said += MEANINGS["times"].format(*times, times[1] / times[0])
         return said
 
     @property
@@ -192,15 +190,21 @@ class EngineMatrix(Judged):
         return [f"{name}: {audit.findings[0].text}" for _, name, _, audit in self._audits() if audit.findings]
 
     def remarks(self) -> Iterator[Piece]:
-        fit = [audit.diagnosis[0].fits for *_, audit in self._audits() if audit.diagnosis]
-        if by_chance := 2 * sum(fit) < len(fit):
-            yield f"Known mistakes fit in {sum(fit)} of {len(fit)} audits that deviate: too few to name one."
+        near = [audit.diagnosis[0] for *_, audit in self._audits() if audit.diagnosis]
+        # which token is read instead of one of the text's is not known, and need not be one that is tried
+        fit, unread = sum(one.fits for one in near), sum(one.name == "wrong_token_in_cache" for one in near)
+        if unread and 2 * unread >= len(near):
+            yield MEANINGS["unread"].format(unread, len(near))
+        elif 2 * fit < len(near):
+            yield MEANINGS["few fit"].format(fit, len(near))
         for cell, name, command, audit in self._audits():
             close = [one for one in audit.diagnosis if one.behind < CLOSE]
-            plain = self.cells[0].speculative if audit is cell.speculative else self.cells[0].plain
-            shown = {one.name.partition(":")[0] for one in (plain.diagnosis if plain else ()) if one.fits}
-            unlike = close and close[0].name.partition(":")[0] in ALWAYS - shown
-            if close and close[0].fits and not (by_chance or unlike):
+            own, another = SIDES if audit is cell.speculative else SIDES[::-1]
+            called = close[0].name.partition(":")[0] if close and 2 * fit >= len(near) else ""
+            # what both paths show has one name; what shows whatever is asked for shows in the first setting
+            also = [one for one in (getattr(cell, another),) if one and one.diagnosis]
+            also += [getattr(self.cells[0], own)] * (called in ALWAYS)
+            if called and close[0].fits and all(called in _fitting(one) for one in also):
                 others = "".join(f", or {one.name}" for one in close[1:])
                 yield f"{name}: closest known mistake: {close[0].said}{others}."
             if audit.failures and not audit.findings:
@@ -240,6 +244,11 @@ class EngineMatrix(Judged):
             }
             for cell, *_, audit in self._audits()
         ]
+
+
+def _fitting(audit: EngineAudit | None) -> set[str]:
+    """The known mistakes among the nearest that fit, without their parameters."""
+    return {one.name.partition(":")[0] for one in (audit.diagnosis if audit else ()) if one.fits}
 
 
 def _mark(audit: EngineAudit) -> str:

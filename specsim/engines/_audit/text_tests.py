@@ -110,9 +110,9 @@ def tables(
         starts = np.searchsorted(places.text, np.arange(pairs.max(initial=-1) + 2))
         shared = np.diff(starts)[pairs].min(axis=1)
         at = np.arange(shared.sum()) - np.repeat(np.cumsum(shared) - shared, shared)
-        both = [u[np.repeat(starts[texts], shared) + at] for texts in pairs.T]
-        yield Cells.pairs(name, *both)
-        yield Cells.pairs(f"{name}, first token", *(one[at == 0] for one in both))  # of copies' first step
+        two = [u[np.repeat(starts[texts], shared) + at] for texts in pairs.T]
+        yield Cells.pairs(name, *two)
+        yield Cells.pairs(f"{name}, first token", *(one[at == 0] for one in two))  # of copies' first step
 
 
 def context_test(

@@ -717,11 +717,13 @@ def test_a_mistake_that_fits_in_few_audits_of_many_is_not_named(pair, two_settin
     """What explains one setting and not the others explains it by chance."""
     found = audit_matrix("specsim", pair, battery="small", tokens=300, rng=1)
     audits = []
-    for audit, fit in zip_longest((one for *_, one in found._audits()), fits):
+    for cell, fit in zip_longest(found.cells, fits[:2]):
         one = KnownMistake("lenience", (), "Too many.", "everywhere", 1.0, 50.0, 0.0, bool(fit))
-        audits.append(audit if fit is None else replace(audit, diagnosis=(one,)))
-    cells = zip(found.cells, audits[::2], audits[1::2], strict=True)
-    found = replace(found, cells=tuple(replace(one, speculative=a, plain=b) for one, a, b in cells))
+        audits.append(cell.speculative if fit is None else replace(cell.speculative, diagnosis=(one,)))
+    cells = [replace(cell, speculative=one) for cell, one in zip(found.cells, audits, strict=True)]
+    if len(fits) == 3:  # the other path of a setting fits as little
+        cells[1] = replace(cells[1], plain=replace(cells[1].plain, diagnosis=(one,)))
+    found = replace(found, cells=tuple(cells))
     said = " ".join(map(str, found.remarks()))
     assert said.count("closest known mistake: lenience") == named
     few = "Known mistakes fit in {} of {} audits that deviate: too few to name one."
@@ -754,21 +756,49 @@ def test_copies_that_share_their_first_step_alone_are_found(pair, shared, monkey
     assert not shared or "same prompt, same place, first token" in found.findings[0].text
 
 
-@pytest.mark.parametrize(("in_plain", "named"), [("lenience:lenience=0.8", 2), ("greedy_draft", 0), ("", 0)])
-def test_what_shows_whatever_is_asked_for_shows_in_the_plain_setting(pair, two_settings, in_plain, named):
-    """There it is among the nearest and fits, or no setting has its name."""
+@pytest.mark.parametrize(
+    ("diagnosed", "named"),
+    [
+        (["lenience:lenience=0.8", "lenience:lenience=0.5", "", ""], ["plain", "temperature 0"]),
+        (["greedy_draft", "lenience:lenience=0.5", "", ""], ["plain"]),
+        (["", "lenience:lenience=0.5", "", ""], []),
+        (["", "top_k_ignored", "", ""], ["temperature 0"]),
+        (["", "top_k_ignored", "", "penalties_ignored"], []),
+        (["", "top_k_ignored", "", "top_k_ignored"], ["temperature 0", "temperature 0, without speculation"]),
+    ],
+)
+def test_one_cause_has_one_name_in_all_that_shows_it(pair, two_settings, diagnosed, named):
+    """What shows whatever is asked for shows in the plain setting, and both paths of a setting agree."""
     found = audit_matrix("specsim", pair, battery="small", tokens=300, rng=1)
-    one = KnownMistake("lenience:lenience=0.5", (), "Too many.", "everywhere", 1.0, 50.0, 0.0, True)
-    first, second = (replace(cell.speculative, diagnosis=(one,)) for cell in found.cells)
-    first = replace(first, diagnosis=(replace(one, name=in_plain),) if in_plain else ())
-    other = replace(found.cells[1].plain, diagnosis=(replace(one, name="top_k_ignored"),))
-    cells = (
-        replace(found.cells[0], speculative=first),
-        replace(found.cells[1], speculative=second, plain=other),
-    )
-    said = " ".join(map(str, replace(found, cells=cells).remarks()))
-    assert said.count("closest known mistake: lenience") == named
-    assert "temperature 0, without speculation: closest known mistake: top_k_ignored" in said
+    one = KnownMistake("", (), "Too many.", "everywhere", 1.0, 50.0, 0.0, True)
+    audits = [cell.speculative for cell in found.cells] + [cell.plain for cell in found.cells]
+    audits = [
+        replace(audit, diagnosis=(replace(one, name=name),) if name else ())
+        for audit, name in zip(audits, diagnosed, strict=True)
+    ]
+    cells = zip(found.cells, audits[:2], audits[2:], strict=True)
+    found = replace(found, cells=tuple(replace(cell, speculative=a, plain=b) for cell, a, b in cells))
+    said = [line.partition(": closest")[0] for line in map(str, found.remarks()) if ": closest" in line]
+    assert said == named
+
+
+@pytest.mark.parametrize(("places", "share"), [(2, True), (1, True), (0, False)])
+def test_a_token_that_is_not_the_text_s_is_named_without_the_one_that_is_read(
+    pair, two_settings, places, share
+):
+    """Which token it is, the target's cache alone knows: nearest in half of the audits is enough."""
+    found = audit_matrix("specsim", pair, battery="small", tokens=300, rng=1)
+    one = KnownMistake("wrong_token_in_cache", (), "Another.", "everywhere", 0.3, 50.0, 0.0, False)
+    names = ["wrong_token_in_cache"] * places + ["other_order"] * (2 - places)
+    audits = [
+        replace(cell.speculative, diagnosis=(replace(one, name=name),))
+        for cell, name in zip(found.cells, names, strict=True)
+    ]
+    cells = zip(found.cells, audits, strict=True)
+    found = replace(found, cells=tuple(replace(cell, speculative=audit) for cell, audit in cells))
+    said = " ".join(map(str, found.remarks()))
+    assert (f"Nearest in {places} of 2 audits that deviate: wrong_token_in_cache" in said) is share
+    assert ("Known mistakes fit in 0 of 2" in said) is not share
 
 
 @pytest.mark.parametrize(("plain", "wrong"), [((8, 8), True), ((7, 8), False), ((0, 0), False)])
