@@ -82,7 +82,7 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
     found = []
     for size in [*BATTERIES][: [*BATTERIES].index(battery) + 1]:
         for name, given in SETTINGS[size].items():
-            form = {key: given[key] for key in ("finds", "texts", *FORM) if key in given}
+            form = {key: given[key] for key in ("finds", "texts", "more", *FORM) if key in given}
             values = {key: value for key, value in given.items() if key not in form}
             if "stop" in values:
                 values["stop"] = [planted.decode([rare])]
@@ -90,7 +90,8 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
             share = float(shares[sampling.stop_ids[0] if sampling.stop_ids else rare])
             free = LONG - sampling.min_tokens
             length = sampling.min_tokens + (1.0 - (1.0 - share) ** free) / share
-            more = {"n": form.pop("texts", 1), "longer": LONG / length if sampling.stops else 1.0}
+            longer = form.pop("more", 1.0) * (LONG / length if sampling.stops else 1.0)
+            more = {"n": form.pop("texts", 1), "longer": longer}
             found.append(Setting(name, sampling=sampling, **more, **form))
     return found
 

@@ -708,7 +708,7 @@ def test_the_audits_of_a_battery_share_one_budget(pair, two_settings):
     audits = [audit for cell in found.cells for audit in (cell.speculative, cell.plain)]
     assert sum(audit.budget for audit in audits) == pytest.approx(1e-6)
     assert {audit.wanted_tv for audit in audits} == {BATTERIES["small"]["detectable_tv"]}
-    assert "Battery small, version 1: 2 settings, 300 tokens each" in to_text(found.parts())
+    assert "Battery small, version 2: 2 settings, 300 tokens each" in to_text(found.parts())
     refuses("battery: 'tiny' is unknown", audit_matrix, "specsim", pair, battery="tiny")
 
 
