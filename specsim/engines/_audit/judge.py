@@ -250,8 +250,8 @@ class _Texts:
             yield f"What requests leave out fits {kinds[self.sampling != asked]}: {values}."
         if kind:
             yield f"The returned log-probabilities are those of the {kind} rows."
-        if self.repeated[1]:
-            same, count = self.repeated
+        same, count = self.repeated
+        if count:
             yield f"The same seed gave the same text in {same} of {count} repeated requests."
         if self.about_server:
             yield self.about_server

@@ -168,10 +168,7 @@ class EngineMatrix(Judged):
         for cell in self.cells:
             same, count = cell.speculative.repeated
             if cell.plain and same < count and cell.plain.repeated == (count, count):
-                said = (
-                    f"the same seed gave the same text in {same} of {count} repeated requests, in all of them"
-                )
-                yield Finding("dependence", f"{cell.setting}: {said} without speculation")
+                yield Finding("dependence", MEANINGS["seeds"].format(cell.setting, same, count))
 
     def warnings(self) -> list[str]:
         return ["interrupted: the verdict so far"] if self.interrupted else []
@@ -187,8 +184,9 @@ class EngineMatrix(Judged):
         yield Table(titles, rows, bold=[i for i, cell in enumerate(self.cells) if cell.speculative.findings])
 
     def finding_lines(self) -> list[str]:
-        """The first finding of each audit."""
-        return [f"{name}: {audit.findings[0].text}" for _, name, _, audit in self._audits() if audit.findings]
+        """The first finding of each audit, and those of seeds."""
+        found = [(name, audit.findings) for _, name, _, audit in self._audits() if audit.findings]
+        return [*(f"{name}: {some[0].text}" for name, some in found), *(one.text for one in self._seeds())]
 
     def remarks(self) -> Iterator[Piece]:
         near = [audit.diagnosis[0] for *_, audit in self._audits() if audit.diagnosis]
@@ -228,6 +226,7 @@ class EngineMatrix(Judged):
                 yield Check(name, "skipped", _mark(audit))
             else:
                 yield Check(name)
+        yield from (Check("seeds", "failure", one.text, str(one)) for one in self._seeds())
         yield self.decided()
 
     def records(self) -> list[dict[str, Any]]:

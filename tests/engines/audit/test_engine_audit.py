@@ -815,6 +815,8 @@ def test_a_seed_that_gives_other_texts_with_speculation_alone_is_found(pair, two
     found = replace(found, cells=(first, second))
     text = "plain: the same seed gave the same text in 3 of 8 repeated requests, in all of them without speculation"
     assert [(one.kind, one.text) for one in found.findings] == [("dependence", text)] * wrong
+    assert (text in " ".join(str(found).split())) is wrong
+    assert [one.outcome for one in found.outcomes() if one.name == "seeds"] == ["failure"] * wrong
     assert (found.verdict is Verdict.BIASED) is wrong
 
 
