@@ -8,7 +8,7 @@ Each run draws fresh steps unless `rng` is given; a failure names the seed that 
 --specsim-seed."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specsim.adapters._contract import Verifier
 from specsim.auditing import Verdict, audit_against
@@ -16,9 +16,9 @@ from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.two_sample import TwoSampleAudit
 from specsim.auditing._runner import audit
 from specsim.core._streams import RandomSource
-from specsim.engines._audit.results import EngineAudit
-from specsim.engines._audit.run import audit_engine
-from specsim.engines._planted.folder import Planted, open_planted
+
+if TYPE_CHECKING:  # audits of kernels need no engines
+    from specsim.engines._audit.run import EngineAudit, Planted
 
 __all__ = ["assert_exact", "assert_same"]
 
@@ -29,12 +29,12 @@ def assert_exact(
     verifier: str | Verifier,
     level: str = "smoke",
     *,
-    planted: str | Path | Planted | None = None,
+    planted: "str | Path | Planted | None" = None,
     rng: RandomSource = None,
     allow_wasteful: bool = True,
     seconds: float | None = None,
     **options: Any,
-) -> Audit | EngineAudit:
+) -> "Audit | EngineAudit":
     """Audit `verifier`, or the engine that serves `planted`, and fail unless the verdict is `consistent`.
 
     Parameters
@@ -67,7 +67,10 @@ def assert_exact(
     if planted is None:
         found: Any = audit(verifier, level, rng=rng, seconds=seconds, **options)
     else:
-        served = planted if isinstance(planted, Planted) else open_planted(planted)
+        from specsim.engines._audit.run import audit_engine
+        from specsim.engines._planted.folder import open_planted
+
+        served = open_planted(planted) if isinstance(planted, str | Path) else planted
         found = audit_engine(verifier, served, rng=rng, seconds=seconds, **options)  # type: ignore[arg-type]
     if found.interrupted:
         raise KeyboardInterrupt

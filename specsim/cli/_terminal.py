@@ -186,12 +186,10 @@ def _document(result: "Shown", ending: str) -> str:
     """A result as JSON, JUnit XML or, with the command that made it, a page."""
     from specsim.core._report import json_of, junit_of, page_of
 
-    command = re.sub(r" --seed[ =]\S+", "", shlex.join(["specsim", *sys.argv[1:]]))
-    return (
-        page_of(result, command)
-        if ending == ".html"
-        else {".json": json_of, ".xml": junit_of}[ending](result)
-    )
+    if ending == ".html":
+        command = re.sub(r" --seed[ =]\S+", "", shlex.join(["specsim", *sys.argv[1:]]))
+        return page_of(result, command)
+    return {".json": json_of, ".xml": junit_of}[ending](result)
 
 
 def print_judged(result: "Judged", form: Form, out: Path | None, name: str, more: str = "") -> int:

@@ -94,8 +94,7 @@ def known_mistakes(
         yield from _of_verification(law.words, sampling)
     for known in _of_processing(sampling, order):
         # without drafts there is no bonus, and with them one of gamma + 1 tokens
-        seldom = known.seldom if gamma else ()
-        yield replace(known, seldom=seldom, between=(MARGIN / (gamma + 1), NEARLY_ALL))
+        yield replace(known, seldom=known.seldom * bool(gamma), between=(MARGIN / (gamma + 1), NEARLY_ALL))
     if not sampling.reads_texts:  # every place has rows of its own, so that means of them take long
         yield from _unknown_tokens(law)
     if sampling.penalised or sampling.has_phrases:
