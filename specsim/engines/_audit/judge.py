@@ -1,5 +1,6 @@
 """Judge the texts of an engine: tests, findings, and what speculation gained."""
 
+import itertools
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,13 @@ from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import TRIED, known_mistakes
 from specsim.engines._audit.places import Answered, Given, Places, by_context, mass_under, masses_of
 from specsim.engines._audit.store import REPEATED
-from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
+from specsim.engines._audit.text_tests import (
+    context_test,
+    equal_texts_test,
+    equal_tokens_test,
+    support_finding,
+    tables,
+)
 from specsim.engines._audit.timings import about_times
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import CUTS, possible_orders, resolved
@@ -166,10 +173,10 @@ class _Texts:
 
     def tests(self) -> list[results.TestResult]:
         law, masses = self.law, self.masses
-        same, next_to = _partners(self.asked, self.fresh)
+        same, chains, next_to = _partners(self.asked, self.fresh)
         partners = [("same prompt, same place", same), ("neighbouring requests", next_to)]
         cells = list(tables(self.places, masses, partners, self.sampling.stops))
-        level = self.budget / (len(cells) + 3)
+        level = self.budget / (len(cells) + 4)
         each = None
         if not self.sampling.reads_texts:  # else a context comes once
             contexts = int(np.prod(law.sizes, dtype=float))
@@ -182,6 +189,7 @@ class _Texts:
             *([each] if each else []),
             mistakes_test(self.fitted, len(self.few), level, self.tolerance),
             equal_texts_test(self.fresh, logs, same, level),
+            equal_tokens_test(self.places, masses, chains, level, self.tolerance),
         ]
 
     def log_probabilities(self) -> tuple[results.LogProbabilities | None, str]:
@@ -300,20 +308,18 @@ def _order_logs(
     return {order: round(log, 6) for order, log in logs.items()}
 
 
-def _partners(asked: Mapping[int, Request], texts: Sequence[Completion]) -> tuple[Ints, Ints]:
-    """Pairs of texts of one prompt, and of requests that follow each other; no text is in two of a kind."""
-    waiting: dict[Any, int] = {}
-    same = []
+def _partners(asked: Mapping[int, Request], texts: Sequence[Completion]) -> tuple[Ints, Ints, Ints]:
+    """Pairs of texts: of one prompt, no text in two; each with the next one of its prompt; of requests that
+    follow each other."""
+    alike = defaultdict(list)
     for i, one in enumerate(texts):
-        prompt = asked[one.number].prompt
-        if prompt in waiting:
-            same.append((waiting.pop(prompt), i))
-        else:
-            waiting[prompt] = i
+        alike[asked[one.number].prompt].append(i)
+    same = [pair for some in alike.values() for pair in zip(some[::2], some[1::2], strict=False)]
+    chains = [pair for some in alike.values() for pair in itertools.pairwise(some)]
     first = {one.number: i for i, one in enumerate(texts) if one.index == 0}
     next_to = [(i, first[n + 1]) for n, i in first.items() if n % 2 == 0 and n + 1 in first]
-    alike, neighbours = (np.array(pairs, dtype=np.int64).reshape(-1, 2) for pairs in (same, next_to))
-    return alike, neighbours
+    one, two, three = (np.array(some, dtype=np.int64).reshape(-1, 2) for some in (same, chains, next_to))
+    return one, two, three
 
 
 def _wrong(found: results.LogProbabilities) -> int:

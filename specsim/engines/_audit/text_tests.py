@@ -22,6 +22,8 @@ LAGS = (1, 2, 3, 4, 5, 6, 8)
 MOST_CONTEXTS, MOST_CELLS = 4096, 512
 #: Share staked on each pair of requests that their texts are equal.
 STAKE = 0.01
+#: Shares staked on each pair of texts of one prompt that their first tokens are equal.
+SHARES = (0.02, 0.1, 0.3)
 #: Indices of no token.
 NONE: Ints = np.zeros(0, dtype=np.int64)
 
@@ -112,7 +114,7 @@ def tables(
         at = np.arange(shared.sum()) - np.repeat(np.cumsum(shared) - shared, shared)
         two = [u[np.repeat(starts[texts], shared) + at] for texts in pairs.T]
         yield Cells.pairs(name, *two)
-        yield Cells.pairs(f"{name}, first token", *(one[at == 0] for one in two))  # of copies' first step
+        yield Cells.pairs(f"{name}, first token", *(one[at == 0] for one in two))
 
 
 def context_test(
@@ -170,6 +172,27 @@ def equal_texts_test(
     text = MEANINGS["equal texts"].format(equal=equal, pairs=len(pairs), first=first)
     more = {"dependence_nats": float(log_e), "text": text, "dependence": True}
     return TestResult.of("equal texts", len(pairs), 2, log_e, level, **more)
+
+
+def equal_tokens_test(
+    places: Places, masses: Masses, pairs: Ints, level: float, tolerance: float
+) -> TestResult:
+    """Whether texts of one prompt begin with the same token more often than by chance.
+
+    For each pair, a share of `SHARES` is bet on equality at the odds 1 / P(token). Where first tokens have
+    another distribution, that explains as much of the evidence as it has itself."""
+    pairs = pairs if len(places) else pairs[:0]
+    first = np.searchsorted(places.text, pairs).clip(max=len(places) - 1)
+    one, two = first[((places.place[first] == 0) & (places.text[first] == pairs)).all(axis=1)].T
+    equal = (places.tokens[one] == places.tokens[two]) & (masses.mass[one] > 0)
+    odds = np.divide(np.exp(-2.0 * tolerance), masses.mass[one], out=np.zeros(len(one)), where=equal)
+    logs = np.log1p(np.multiply.outer(SHARES, odds - 1.0)).sum(axis=1)
+    log_e = float(np.logaddexp.reduce(logs) - np.log(len(SHARES)))
+    begun = Cells.uniform("", masses.u["p"][np.unique([one, two])])
+    nats = log_e - max(0.0, log_e_value(begun.counts, begun.law, tolerance=tolerance))
+    text = MEANINGS["equal tokens"].format(equal=int(equal.sum()), pairs=len(one))
+    more = {"dependence_nats": nats, "text": text, "dependence": True}
+    return TestResult.of("equal first tokens", len(one), 2, log_e, level, **more)
 
 
 def support_finding(places: Places, masses: Masses, texts: Sequence[Completion], read: int) -> Finding | None:

@@ -731,29 +731,41 @@ def test_a_mistake_that_fits_in_few_audits_of_many_is_not_named(pair, two_settin
 
 
 class CopiesBeginAlike(LocalEngine):
-    """The copies of a request draw their first `shared` tokens with the same numbers, each rightly."""
+    """The copies of a request share the `shared` numbers of their first token, each drawn rightly."""
 
-    shared = 1
+    shared = ""
 
     def complete(self, requests):
-        law = self.pair.target
         for request in requests:
+            drafts = np.random.default_rng([request.number, request.n])
+            first = int(drafts.choice(len(self.row(request.prompt)[1]), p=self.row(request.prompt)[1]))
             for index in range(request.n):
-                text, end = list(request.prompt), len(request.prompt) + request.max_tokens
-                rngs = [np.random.default_rng([request.number, one]) for one in (index, request.n)]
-                while len(text) < end:
-                    row = law.rows(law.contexts([*text, 0], len(text)))[0]
-                    rng = rngs[len(text) < len(request.prompt) + self.shared]
-                    text.append(int(rng.choice(len(row), p=row)))
+                own, text = np.random.default_rng([request.number, index]), list(request.prompt)
+                for place in range(request.max_tokens):
+                    p, q = self.row(text)
+                    alike = self.shared == "token" and not place
+                    rng = np.random.default_rng([request.number, request.n]) if alike else own
+                    if self.shared != "draft" or place:
+                        text.append(int(rng.choice(len(p), p=p)))
+                    elif own.random() < p[first] / q[first]:
+                        text.append(first)
+                    else:
+                        left = np.maximum(p - q, 0.0)
+                        text.append(int(own.choice(len(p), p=left / left.sum())))
                 yield Completion(request.number, index, tuple(text[len(request.prompt) :]), finish="length")
 
+    def row(self, text):
+        context = self.pair.target.contexts([*text, 0], len(text))
+        return self.pair.target.rows(context)[0], self.pair.draft.rows(context)[0]
 
-@pytest.mark.parametrize("shared", [0, 1])
+
+@pytest.mark.parametrize("shared", ["", "token", "draft"])
 def test_copies_that_share_their_first_step_alone_are_found(pair, shared, monkeypatch):
     monkeypatch.setattr(CopiesBeginAlike, "shared", shared)
     found = audit_engine(CopiesBeginAlike(pair), pair, tokens=18_000, texts=3, rng=1)
-    assert [one.kind for one in found.findings] == ["dependence"] * shared
-    assert not shared or "same prompt, same place, first token" in found.findings[0].text
+    assert [one.kind for one in found.findings] == ["dependence"] * bool(shared)
+    assert not shared or "equal first tokens" in found.findings[0].text
+    assert [one.name for one in found.diagnosis] == ["copies_alike"] * bool(shared)
 
 
 @pytest.mark.parametrize(
