@@ -318,8 +318,8 @@ def _partners(asked: Mapping[int, Request], texts: Sequence[Completion]) -> tupl
     chains = [pair for some in alike.values() for pair in itertools.pairwise(some)]
     first = {one.number: i for i, one in enumerate(texts) if one.index == 0}
     next_to = [(i, first[n + 1]) for n, i in first.items() if n % 2 == 0 and n + 1 in first]
-    one, two, three = (np.array(some, dtype=np.int64).reshape(-1, 2) for some in (same, chains, next_to))
-    return one, two, three
+    kinds = [np.array(pairs, dtype=np.int64).reshape(-1, 2) for pairs in (same, chains, next_to)]
+    return kinds[0], kinds[1], kinds[2]
 
 
 def _wrong(found: results.LogProbabilities) -> int:
