@@ -17,7 +17,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -72,8 +72,8 @@ SUBJECTS = {
 
 def cells(*, fast: bool) -> list[tuple[str, str]]:
     """(subject, pair), for what is installed."""
-    installed = [name for name, subject in SUBJECTS.items() if find_spec(subject.module)]
-    return [(name, pair) for name in installed for pair in SUBJECTS[name].pairs[: 1 if fast else None]]
+    here = [name for name, subject in SUBJECTS.items() if installed(subject.module)]
+    return [(name, pair) for name in here for pair in SUBJECTS[name].pairs[: 1 if fast else None]]
 
 
 def kept_cells() -> list[tuple[str, str]]:
@@ -89,7 +89,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         formats = ("hf", "gguf") if subject.engine == "llama.cpp" else ("hf",)
         planted = plant(Path(folder) / pair, formats=formats, rng=1, **PAIRS[pair][1])
         with (
-            _served(subject, pair, folder) as address,
+            served(subject.serve, pair, folder) if subject.serve else nullcontext(subject.engine) as address,
             closing(open_engine(address, planted, speculative=subject.speculative)) as engine,
         ):
             tokens, sampling = 2_000 if fast else subject.tokens, Sampling(subject.temperature)
@@ -98,7 +98,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         "subject": name,
         "pair": pair,
         "package": subject.package,
-        "version": _version(subject.package),
+        "version": version_of(subject.package),
         "serve": subject.serve.replace("PAIR", pair),
         "command": _command(subject, pair, rng),
         "verdict": str(found.verdict),
@@ -114,17 +114,14 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
 
 
 @contextmanager
-def _served(subject: Subject, pair: str, folder: str) -> Iterator[str]:
-    """The name of the engine, or the address of its server, which ends with the block.
+def served(command: str, pair: str, folder: str) -> Iterator[str]:
+    """The address of the server that a command starts, which ends with the block.
 
     Raises RuntimeError if the server ends before it answers, or does not answer in time."""
-    if not subject.serve:
-        yield subject.engine
-        return
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = [*shlex.split(subject.serve.replace("PAIR", pair)), "--port", str(port)]
+    words = [*shlex.split(command.replace("PAIR", pair)), "--port", str(port)]
     words = [sys.executable, *(words[1:] if words[0] == "python" else ["-m", *words])]
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(words, cwd=folder, stdout=log, stderr=log, start_new_session=True)
@@ -135,7 +132,7 @@ def _served(subject: Subject, pair: str, folder: str) -> Iterator[str]:
                 if server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
                     said = log.read()[-2000:].decode(errors="replace")
-                    raise RuntimeError(f"{subject.serve}: it does not answer\n{said}")
+                    raise RuntimeError(f"{command}: it does not answer\n{said}")
                 time.sleep(0.1)
             yield url
         finally:
@@ -152,7 +149,11 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _version(package: str) -> str:
+def installed(module: str) -> bool:
+    return find_spec(module) is not None
+
+
+def version_of(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:  # a checkout that is not installed

@@ -44,10 +44,9 @@ def test_a_server_is_audited(tmp_path):
 
 
 def test_a_server_that_does_not_start(tmp_path):
-    subject = engines.SUBJECTS["specsim serve"]._replace(serve="specsim serve PAIR")
     with (
         pytest.raises(RuntimeError, match=r"PAIR: it does not answer\n.*not a folder of planted"),
-        engines._served(subject, "order-2", str(tmp_path)),
+        engines.served("specsim serve PAIR", "order-2", str(tmp_path)),
     ):
         pass
 

@@ -1,0 +1,122 @@
+"""Serving engines that are installed here under the settings of a battery, for each architecture of planted
+checkpoints, and right engines many times.
+
+A row is either one `audit_matrix`, with speculation and without, or `runs` audits of specsim's engine with
+different seeds, which must find nothing. Subjects are in engine_batteries.toml.
+"""
+
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from experiments import Row
+from experiments._pages import audited_on, markdown_table, written
+from experiments.engines.engines import installed, served, version_of
+from specsim import audit_engine, plant
+from specsim.engines import audit_matrix
+
+TITLE = "Serving engines under a battery of settings, for each planted architecture"
+MINUTES = 180
+BATTERY = "mid"
+
+
+class Asked(NamedTuple):
+    """How a subject is asked: the engine as in `engines.Subject`, the architectures with their options of
+    `plant`, the tokens of each setting in place of the battery's, or the `runs` of an audit.
+
+    The commands are those of a server with drafts and of one without."""
+
+    engine: str
+    package: str
+    module: str
+    architectures: Sequence[str]
+    tokens: int | None = None
+    runs: int = 0
+    serve: Sequence[str] = ()
+    options: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
+
+SUBJECTS = {
+    name: Asked(**row)
+    for name, row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
+}
+
+
+def cells(*, fast: bool) -> list[tuple[str, str]]:
+    """(subject, architecture), for what is installed."""
+    return [
+        (name, architecture)
+        for name, subject in SUBJECTS.items()
+        if installed(subject.module)
+        for architecture in subject.architectures[: 1 if fast else None]
+    ]
+
+
+def kept_cells() -> list[tuple[str, str]]:
+    """The cells of the page, installed here or not."""
+    return [(name, one) for name, subject in SUBJECTS.items() for one in subject.architectures]
+
+
+def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
+    """The audits of one subject with one architecture."""
+    name, architecture = cell
+    subject, started = SUBJECTS[name], time.perf_counter()
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        formats = ("hf", "gguf") if subject.engine == "llama.cpp" else ("hf",)
+        options = subject.options.get(architecture, {})
+        pair = plant(Path(folder) / "pair", formats=formats, architecture=architecture, rng=1, **options)
+        if subject.runs:
+            runs = range(2 if fast else subject.runs)
+            audits = [audit_engine(subject.engine, pair, tokens=subject.tokens, rng=seed) for seed in runs]
+            asked = f"one audit for each of {len(runs)} seeds"
+        else:
+            urls = [stack.enter_context(served(one, "pair", folder)) for one in subject.serve]
+            both = dict(zip(("engine", "without"), urls or [subject.engine], strict=False))
+            tokens = 60 if fast else subject.tokens
+            found = audit_matrix(planted=pair, battery=BATTERY, tokens=tokens, rng=rng, **both)
+            audits = [one for cell in found.cells for one in (cell.speculative, cell.plain) if one]
+            asked = f"{BATTERY} {found.version}, {found.tokens:,} tokens a setting"
+    kinds = Counter(kind for one in audits for kind in dict.fromkeys(each.kind for each in one.findings))
+    return {
+        "subject": name,
+        "architecture": architecture,
+        "package": subject.package,
+        "version": version_of(subject.package),
+        "asked": asked,
+        "audits": len(audits),
+        "refused": sum(one.refused for one in audits),
+        "findings": ", ".join(f"{kind} in {count}" for kind, count in kinds.items()),
+        "accused": sum(bool(one.findings) for one in audits),
+        "tokens": sum(one.tokens for one in audits),
+        "seconds": round(time.perf_counter() - started, 1),
+        "date": date.today().isoformat(),
+    }
+
+
+# --- the page --------------------------------------------------------------------------------------------
+
+COLUMNS = (
+    *("subject", "architecture", "version", "asked for", "findings", "audits with findings"),
+    *("audits", "refused", "tokens", "minutes"),
+)
+
+
+def page(rows: Sequence[Row]) -> str:
+    """docs/results/engine-batteries.md."""
+    lines = [
+        [
+            *(row["subject"], row["architecture"], f"{row['package']} {row['version']}", row["asked"]),
+            *(row["findings"] or "none", f"{row['accused']}", f"{row['audits']}", f"{row['refused']}"),
+            *(f"{row['tokens']:,}", f"{row['seconds'] / 60:.1f}"),
+        ]
+        for row in rows
+    ]
+    table = markdown_table(COLUMNS, lines, numbers=5)
+    return written("engine_batteries", {"audited": audited_on(rows), "table": table})
