@@ -29,7 +29,7 @@ BATTERY = "mid"
 
 class Asked(NamedTuple):
     """How a subject is asked: the engine as in `engines.Subject`, the architectures with their options of
-    `plant`, the tokens of each setting in place of the battery's, or the `runs` of an audit.
+    `plant`, the tokens of each setting or audit, and the `runs` of an audit, if no battery is asked.
 
     The commands are those of a server with drafts and of one without."""
 
@@ -37,7 +37,7 @@ class Asked(NamedTuple):
     package: str
     module: str
     architectures: Sequence[str]
-    tokens: int | None = None
+    tokens: int
     runs: int = 0
     serve: Sequence[str] = ()
     options: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
@@ -78,7 +78,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
             asked = f"one audit for each of {len(runs)} seeds"
         else:
             urls = [stack.enter_context(served(one, "pair", folder)) for one in subject.serve]
-            both = dict(zip(("engine", "without"), urls or [subject.engine], strict=False))
+            both: dict[str, Any] = dict(zip(("engine", "without"), urls or [subject.engine], strict=False))
             tokens = 60 if fast else subject.tokens
             found = audit_matrix(planted=pair, battery=BATTERY, tokens=tokens, rng=rng, **both)
             audits = [one for cell in found.cells for one in (cell.speculative, cell.plain) if one]

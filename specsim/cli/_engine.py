@@ -37,7 +37,7 @@ VALUES: dict[str, Callable[[str], Any]] = {
     "allowed_token_ids": lambda text: tuple(map(whole, text.split("/"))),
     "bad_words": lambda text: tuple(tuple(map(whole, word.split(":"))) for word in text.split("/")),
 }
-WORDS = "unseeded", "unequal", "shared", "defaults"
+WORDS = "unseeded", "unequal", "shared", "mixed", "defaults"
 
 SERVER = option.WORDS["server"]
 NAMES = option.WORDS["engines"] + SERVER
@@ -146,6 +146,7 @@ def audit_engine(
         request_seeds="unseeded" not in form_of,
         unequal_prompts="unequal" in form_of,
         shared_prompts="shared" in form_of,
+        mixed_requests="mixed" in form_of,
         speculative=speculative,
         seconds=time,
         out=out,

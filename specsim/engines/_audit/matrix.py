@@ -29,6 +29,8 @@ from specsim.models._processed import SAMPLING
 
 #: The batteries, each with the settings of those before it, and their settings.
 BATTERIES, SETTINGS = (read_table("batteries")[name] for name in ("batteries", "settings"))
+#: Those in which neighbours ask for something else.
+MIXED = {name for some in SETTINGS.values() for name, given in some.items() if given.get("mixed_requests")}
 #: Folders of the texts with speculation and without.
 SIDES = "speculative", "plain"
 
@@ -44,6 +46,7 @@ class Setting:
     request_seeds: bool = True
     unequal_prompts: bool = False
     shared_prompts: bool = False
+    mixed_requests: bool = False
     longer: float = 1.0  #: how many more tokens to ask for, since texts end early
 
     @property
@@ -68,7 +71,7 @@ class Setting:
         sent |= {"texts": self.n if self.n > 1 else None, "logprobs": own.logprobs or None}
         form = [f"{name}={value}" for name, value in sent.items() if value is not None]
         form += ["unseeded"] * (not self.request_seeds) + ["unequal"] * self.unequal_prompts
-        form += ["shared"] * self.shared_prompts
+        form += ["shared"] * self.shared_prompts + ["mixed"] * self.mixed_requests
         return " ".join(words + [f"--requests {','.join(form)}"] * bool(form))
 
 
@@ -189,7 +192,11 @@ class EngineMatrix(Judged):
         return [*(f"{name}: {some[0].text}" for name, some in found), *(one.text for one in self._seeds())]
 
     def remarks(self) -> Iterator[Piece]:
-        near = [audit.diagnosis[0] for *_, audit in self._audits() if audit.diagnosis]
+        # a neighbour's parameters look like a part that is left out
+        known = [(cell, audit) for cell, *_, audit in self._audits() if audit.diagnosis]
+        near = [audit.diagnosis[0] for cell, audit in known if cell.setting not in MIXED]
+        if known and not near:
+            yield MEANINGS["mixed"]
         # which token is read instead of one of the text's is not known, and need not be one that is tried
         fit, unread = sum(one.fits for one in near), sum(one.name == "wrong_token_in_cache" for one in near)
         if unread and 2 * unread >= len(near):
@@ -197,7 +204,7 @@ class EngineMatrix(Judged):
         elif 2 * fit < len(near):
             yield MEANINGS["few fit"].format(fit, len(near))
         for cell, name, command, audit in self._audits():
-            close = [one for one in audit.diagnosis if one.behind < CLOSE]
+            close = [one for one in audit.diagnosis if one.behind < CLOSE and cell.setting not in MIXED]
             own, another = SIDES if audit is cell.speculative else SIDES[::-1]
             called = close[0].name.partition(":")[0] if close and 2 * fit >= len(near) else ""
             # what both paths show has one name; what shows whatever is asked for shows in the first setting
@@ -312,7 +319,7 @@ def audit_matrix(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     pair = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
     ...     len(audit_matrix("specsim", pair, battery="small", tokens=1, rng=1).cells)
-    12
+    13
     """
     check_choice("battery", battery, [*BATTERIES])
     about = BATTERIES[battery]

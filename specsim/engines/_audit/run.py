@@ -30,7 +30,7 @@ MOST_AT_ONCE = 4096
 #: The file of texts in the folder of a run.
 TEXTS = "texts.jsonl"
 #: How requests are made, as `plan_requests` has it.
-FORM = "request_seeds", "unequal_prompts", "shared_prompts"
+FORM = "request_seeds", "unequal_prompts", "shared_prompts", "mixed_requests"
 
 
 @shows_progress("audit", " tokens")
@@ -44,6 +44,7 @@ def audit_engine(
     request_seeds: bool = True,
     unequal_prompts: bool = False,
     shared_prompts: bool = False,
+    mixed_requests: bool = False,
     speculative: bool = True,
     order: str | None = None,
     tolerance: float | None = None,
@@ -81,6 +82,8 @@ def audit_engine(
         decoded together begin at different places.
     shared_prompts : bool
         Let eight prompts at a time begin with the same tokens, which engines keep, and end with their own.
+    mixed_requests : bool
+        Make as many requests again that ask for something else, to be decoded beside those that are tested.
     speculative : bool
         Decode with the draft. Ignored for a server, which is already configured.
     order : str, optional
@@ -134,7 +137,8 @@ def audit_engine(
         check_seconds("seconds", seconds)
     with opening(engine, planted, options, speculative) as opened:
         root = root_of(rng)
-        form = dict(zip(FORM, (request_seeds, unequal_prompts, shared_prompts), strict=True))
+        asked_as = request_seeds, unequal_prompts, shared_prompts, mixed_requests
+        form = dict(zip(FORM, asked_as, strict=True))
         requests = plan_requests(planted, root, sampling, tokens, texts, **form)
         more = {"planted": planted.digest, "tokens": tokens, "texts": texts, **form}
         began = time.perf_counter()
@@ -299,4 +303,8 @@ def _run(
     planted: Planted, requests: Sequence[Request], store: TextStore, about: dict[str, Any], **more: Any
 ) -> Run:
     failures = [store.failures[number] for number in sorted(store.failures)]
-    return Run(**about, planted=planted, requests=requests, texts=store.texts(), failures=failures, **more)
+    tested = {one.number: one for one in requests if one.sampling == requests[0].sampling}
+    texts = [one for one in store.texts() if one.number in tested]
+    if len(tested) < len(requests):
+        more["counters"] = None  # these count the others too
+    return Run(**about, planted=planted, requests=[*tested.values()], texts=texts, failures=failures, **more)

@@ -237,10 +237,12 @@ def plan_requests(
     request_seeds: bool = True,
     unequal_prompts: bool = False,
     shared_prompts: bool = False,
+    mixed_requests: bool = False,
 ) -> list[Request]:
     """Requests of `n` texts for at least `tokens` tokens, each with its own seed; then the first ones again.
     Without `request_seeds` they have none; with `unequal_prompts` every second prompt is longer by `FAR`.
     With `shared_prompts` those of a block are beginnings of one text, but for their last one to `OWN` words.
+    With `mixed_requests` two of other sampling follow each two, to be decoded beside them; nobody tests them.
 
     Each prompt is asked twice, so that equal texts and shared random numbers can be seen, and never by two
     requests in a row, so that mixed up requests can be. Raises ValueError if the context of the checkpoints
@@ -255,6 +257,7 @@ def plan_requests(
         sampling = replace(sampling, top_k=len(left if sampling.top_n_sigma else words))
     if sampling.repetition_penalty is None and {*planted.defaults} - {*sampling.left_out}:
         sampling = replace(sampling, repetition_penalty=1.0)  # not that of the checkpoint
+    others = Sampling(temperature=1.0 if sampling.acting else 0.5, logprobs=sampling.logprobs)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     least = max(1, planted.target.start, planted.draft.start)
     if least + 1 > planted.context:
@@ -273,9 +276,13 @@ def plan_requests(
             alike = shared[: max(0, length - 1 - i % OWN)]
             own = planted.prompts(1, length, rng=rng)[0].tolist()[len(alike) :]
             prompts.append(((*alike, *own), min(new, planted.context - length)))
-        for prompt, new in [*prompts, *(prompts[(STRIDE * i + 1) % BLOCK] for i in range(BLOCK))]:
-            drawn = int(rng.integers(1, 2**31))
-            found.append(Request(len(found), prompt, new, drawn if request_seeds else None, n, sampling))
+        asked = [*prompts, *(prompts[(STRIDE * i + 1) % BLOCK] for i in range(BLOCK))]
+        for i, (prompt, new) in enumerate(asked):
+            drawn = int(rng.integers(1, 2**31)) if request_seeds else None
+            found.append(Request(len(found), prompt, new, drawn, n, sampling))
             total += n * new
-    again = [replace(one, number=len(found) + i) for i, one in enumerate(found[:REPEATED])]
+            for beside in asked[i - 1 : i + 1] if mixed_requests and i % 2 else ():
+                found.append(Request(len(found), *beside, drawn, sampling=others))
+    tested = [one for one in found if one.sampling == sampling]
+    again = [replace(one, number=len(found) + i) for i, one in enumerate(tested[:REPEATED])]
     return [*found, *again]

@@ -708,7 +708,7 @@ def test_the_audits_of_a_battery_share_one_budget(pair, two_settings):
     audits = [audit for cell in found.cells for audit in (cell.speculative, cell.plain)]
     assert sum(audit.budget for audit in audits) == pytest.approx(1e-6)
     assert {audit.wanted_tv for audit in audits} == {BATTERIES["small"]["detectable_tv"]}
-    assert "Battery small, version 2: 2 settings, 300 tokens each" in to_text(found.parts())
+    assert "Battery small, version 3: 2 settings, 300 tokens each" in to_text(found.parts())
     refuses("battery: 'tiny' is unknown", audit_matrix, "specsim", pair, battery="tiny")
 
 
@@ -757,6 +757,37 @@ class CopiesBeginAlike(LocalEngine):
     def row(self, text):
         context = self.pair.target.contexts([*text, 0], len(text))
         return self.pair.target.rows(context)[0], self.pair.draft.rows(context)[0]
+
+
+class NeighboursParameters(LocalEngine):
+    """Every fourth request is processed with the parameters of the one after it."""
+
+    def complete(self, requests):
+        after = [*requests[1:], requests[0]]
+        moved = [one if i % 4 else two for i, (one, two) in enumerate(zip(requests, after, strict=True), 3)]
+        asked = [replace(one, sampling=two.sampling) for one, two in zip(requests, moved, strict=True)]
+        return super().complete(asked)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_parameters_of_another_request_show_beside_requests_that_ask_for_something_else(pair, mixed):
+    sampling = Sampling(temperature=0.6, frequency_penalty=1.0)
+    asked = {"tokens": 4_000, "sampling": sampling, "mixed_requests": mixed, "rng": 1}
+    found = audit_engine(NeighboursParameters(pair), pair, **asked)
+    assert [one.kind for one in found.findings] == ["deviation"] * mixed
+    right = audit_engine("specsim", pair, **asked)
+    assert right.findings == ()
+    assert right.tokens == found.tokens
+    assert right.repeated == (8, 8)
+
+
+def test_a_battery_says_that_texts_deviate_beside_other_requests_alone(pair):
+    ours, plain = NeighboursParameters(pair), LocalEngine(pair, speculative=False)
+    found = audit_matrix(ours, pair, without=plain, battery="small", tokens=3_600, rng=1)
+    assert [cell.setting for cell in found.cells if cell.speculative.findings] == ["beside other requests"]
+    said = " ".join(map(str, found.remarks()))
+    assert "deviate only beside requests that ask for something else" in said
+    assert "closest known mistake" not in said
 
 
 @pytest.mark.parametrize("shared", ["", "token", "draft"])
