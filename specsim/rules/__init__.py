@@ -100,8 +100,6 @@ def get(name: str | Rule) -> Rule:
     """
     if isinstance(name, Rule):
         return name
-    if not isinstance(name, str):
-        raise TypeError(f"rule: expected a name such as 'standard', got {type(name).__name__}")
     name, given = split_name(name, names())
     check_known("rule", name, names())
     if (group := group_of(name)) == "controls":
