@@ -27,7 +27,7 @@ from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import alias_draws, alias_table, capped_ratio, copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step, words
+from specsim.rules._common.base import FixedPair, end_step, named
 from specsim.rules._common.fixed_pairs import (
     PairTables,
     alias_draw,
@@ -169,10 +169,4 @@ def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, token
         end_step(tokens, accepted, s, n, last)
 
 
-RULE = Rule(
-    **words("block"),
-    law=law,
-    rows=verify_rows,
-    fixed_pair=FixedPair(tables, verify_fixed_pair),
-    survival=survival,
-)
+RULE = named("block", law, verify_rows, FixedPair(tables, verify_fixed_pair), survival=survival)

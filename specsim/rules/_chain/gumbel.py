@@ -26,7 +26,7 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import cumulative_draw
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule, end_step, words
+from specsim.rules._common.base import end_step, named
 from specsim.rules._common.fixed_pairs import PairTables, build_tables, draw_sorted
 
 
@@ -115,10 +115,10 @@ def draw(pair, race, x, tested, u):
     return draw_sorted(pair, max(np.searchsorted(race, noise, side="right"), 1), u)
 
 
-RULE = Rule(
-    **words("gumbel"),
-    law=tokenwise.law("gumbel", acceptance, recovered),
-    rows=verify_rows,
+RULE = named(
+    "gumbel",
+    tokenwise.law("gumbel", acceptance, recovered),
+    verify_rows,
+    tokenwise.fixed_pair_by_token(shares, draw),
     uniforms=uniforms,
-    fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
 )

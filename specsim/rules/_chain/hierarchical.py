@@ -29,7 +29,7 @@ from specsim.core._types import Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain.block import survival, tables, verify_fixed_pair
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step, words
+from specsim.rules._common.base import FixedPair, end_step, named
 
 
 def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
@@ -111,10 +111,4 @@ def rows(cap: Kernel) -> Kernel:
 
 # The fixed-pair kernel is block verification's: with the cap the two rules are one.
 
-RULE = Rule(
-    **words("hierarchical"),
-    law=law,
-    rows=rows(capped),
-    fixed_pair=FixedPair(tables, verify_fixed_pair),
-    survival=survival,
-)
+RULE = named("hierarchical", law, rows(capped), FixedPair(tables, verify_fixed_pair), survival=survival)

@@ -18,7 +18,6 @@ from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule, words
 from specsim.rules._common.fixed_pairs import draw_without
 
 
@@ -52,10 +51,10 @@ def draw(pair, numbers, x, tested, u):
     return draw_without(pair.p, pair.p_sums, pair.p_guide, (x,), u)
 
 
-RULE = Rule(
-    **words("one_hot"),
-    law=tokenwise.law("one_hot", acceptance, recovered),
-    rows=tokenwise.rows(accept, recover),
-    fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
+RULE = tokenwise.rule(
+    "one_hot",
+    (acceptance, recovered),
+    (accept, recover),
+    tokenwise.fixed_pair_by_token(shares, draw),
     survival=tokenwise.survival(lambda p, q: p),
 )

@@ -19,7 +19,7 @@ from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
 from specsim.models import Tree
 from specsim.rules._chain import one_hot
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step, words
+from specsim.rules._common.base import FixedPair, end_step, named
 
 
 @kernel
@@ -58,10 +58,10 @@ def verify_fixed_pair(draft, target, draft_uniforms, verify_uniforms, tokens, ac
                 accepted[s] += alive[s]
 
 
-RULE = Rule(
-    **words("sampler_match"),
-    law=tokenwise.law("sampler_match", one_hot.acceptance, one_hot.recovered),
-    rows=verify_rows,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, acceptance=tokenwise.acceptance_of(one_hot.shares)),
+RULE = named(
+    "sampler_match",
+    tokenwise.law("sampler_match", one_hot.acceptance, one_hot.recovered),
+    verify_rows,
+    FixedPair(tables, verify_fixed_pair, acceptance=tokenwise.acceptance_of(one_hot.shares)),
     survival=tokenwise.survival(lambda p, q: p),
 )

@@ -25,7 +25,6 @@ from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio, copy_row
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule, words
 from specsim.rules._common.fixed_pairs import alias_draw, draw_residual
 
 
@@ -90,9 +89,9 @@ def draw(pair, inside, x, tested, u):
     return draw_residual(pair, 1.0, 1.0, u) if inside[x] > 0.0 else alias_draw(pair.p_alias, u)
 
 
-RULE = Rule(
-    **words("token_level_intersection"),
-    law=tokenwise.law("token_level_intersection", acceptance, recovered),
-    rows=tokenwise.rows(accept, recover),
-    fixed_pair=tokenwise.fixed_pair_by_token(shares, draw, restricted_row),
+RULE = tokenwise.rule(
+    "token_level_intersection",
+    (acceptance, recovered),
+    (accept, recover),
+    tokenwise.fixed_pair_by_token(shares, draw, restricted_row),
 )

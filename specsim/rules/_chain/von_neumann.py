@@ -29,7 +29,7 @@ from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain import non_iterative
 from specsim.rules._chain.non_iterative import envelope
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step, words
+from specsim.rules._common.base import FixedPair, end_step, named
 from specsim.rules._common.fixed_pairs import alias_draw
 
 #: Proposals at one position, the drafted token included.
@@ -117,10 +117,10 @@ def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms,
         end_step(tokens, accepted, s, n, last if last >= 0 else alias_draw(target, verify_uniforms[end, s]))
 
 
-RULE = Rule(
-    **words("von_neumann"),
-    law=tokenwise.law("von_neumann", acceptance, recovered),
-    rows=verify_rows,
+RULE = named(
+    "von_neumann",
+    tokenwise.law("von_neumann", acceptance, recovered),
+    verify_rows,
+    FixedPair(tables, verify_fixed_pair, uniforms, tokenwise.acceptance_of(shares)),
     uniforms=uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, uniforms, tokenwise.acceptance_of(shares)),
 )

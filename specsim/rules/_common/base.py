@@ -9,12 +9,15 @@ import numpy as np
 from specsim.core._files import read_table
 from specsim.core._kernels import Kernel, inner_kernel
 from specsim.core._parameters import Parameter, Parametrised
-from specsim.core._types import Floats, Row, StepLaw
+from specsim.core._types import Floats, Row, StepLaw, Tokens
 from specsim.models import Tree
 from specsim.models._drafts.dynamic import Draft
 
 #: What is said of the rules that come with specsim, by name.
 RULES = read_table("rules")
+
+#: The row of a model after the tokens of a step, as laws that look ahead read it.
+RowAfter = Callable[[Tokens], Row]
 
 
 def words(name: str) -> dict[str, Any]:
@@ -201,3 +204,9 @@ class Rule(Parametrised):
                 f"{self.name} forbids siblings with the same token, which {tree.draft_sampling!r} siblings "
                 f"can have; sample them {ways}"
             )
+
+
+def named(name: str, law: Callable[..., StepLaw], rows: Kernel, pair: FixedPair, **parts: Any) -> Rule:
+    """The rule called `name`, with its `words`; `parts` are others of a `Rule`, as its citation without."""
+    made: dict[str, Any] = {"law": law, "rows": rows, "fixed_pair": pair}
+    return Rule(**words(name) | made | parts)

@@ -16,7 +16,7 @@ from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
-from specsim.rules._common.base import FixedPair, Rule, end_step, uniform_per_node, words
+from specsim.rules._common.base import FixedPair, Rule, end_step, named, uniform_per_node
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_depth, draw_child, index_of
 from specsim.rules._common.tokenwise import normalise
 
@@ -26,8 +26,7 @@ def rule(
 ) -> Rule:
     """The rule for trees with the law at a node `node_law`, see `law`, the kernel `choose`, see `rows`, and
     the fixed-pair kernel of `pair`; `claims` are other parts of a `Rule`, as its citation without `words`."""
-    made: dict[str, Any] = {"law": law(node_law), "rows": rows(choose), "fixed_pair": pair, "on_trees": True}
-    return Rule(**words(name) | made | claims)
+    return named(name, law(node_law), rows(choose), pair, on_trees=True, **claims)
 
 
 def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., StepLaw]:

@@ -12,7 +12,7 @@ from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import copy_row, cumulative_draw, is_zero
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Positions, Rule, words
+from specsim.rules._common.base import Positions, Rule
 from specsim.rules._common.tokenwise import no_bonus
 
 #: Weights that are searched at once.
@@ -35,17 +35,15 @@ class RowTables(NamedTuple):
 
 def rule(
     name: str,
-    law: tuple[Callable[..., Any], ...],
-    kernels: tuple[Kernel, ...],
+    law: tokenwise.Decisions,
+    kernels: tokenwise.Kernels,
     shares: Callable[..., tuple[Floats, Floats, Floats]],
     **claims: Any,
 ) -> Rule:
-    """The rule with a law of (acceptance, recovered) or (acceptance, recovered, bonus), see `tokenwise.law`,
-    kernels (accept, recover) or (accept, recover, bonus), see `tokenwise.rows`, and `shares`, see
+    """The rule with this law and these kernels, see `tokenwise.rule`, and `shares`, see
     `tokenwise.fixed_pair`; `claims` are other parts of a `Rule`, of one without `words` its citation too."""
-    made: dict[str, Any] = {"rows": tokenwise.rows(*kernels), "positions": positions(*kernels)}
-    made |= {"law": tokenwise.law(name, *law), "fixed_pair": tokenwise.fixed_pair(shares)}
-    return Rule(**words(name) | made | claims)
+    pair = tokenwise.fixed_pair(shares)
+    return tokenwise.rule(name, law, kernels, pair, positions=positions(*kernels), **claims)
 
 
 def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Positions:

@@ -14,8 +14,17 @@ from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import alias_draws, alias_table, copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
 from specsim.rules._common import integers
-from specsim.rules._common.base import FixedPair, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, named
 from specsim.rules._common.fixed_pairs import alias_draw, build_tables
+
+#: (acceptance, recovered) or (acceptance, recovered, bonus), see `law`; the same as kernels, see `rows`.
+Decisions = tuple[Callable[..., Any], ...]
+Kernels = tuple[Kernel, ...]
+
+
+def rule(name: str, decided: Decisions, kernels: Kernels, pair: FixedPair, **claims: Any) -> Rule:
+    """The rule with this law, row kernel and fixed pair; `claims` are other parts of a `Rule`."""
+    return named(name, law(name, *decided), rows(*kernels), pair, **claims)
 
 
 def law(

@@ -27,7 +27,7 @@ from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax, declared_of
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule, end_step, words
+from specsim.rules._common.base import end_step, named
 
 
 def law(
@@ -95,10 +95,4 @@ def shares(
     return accept, sure, sure
 
 
-RULE = Rule(
-    **words("blockwise"),
-    law=law,
-    declared=declared,
-    rows=verify_rows,
-    fixed_pair=tokenwise.fixed_pair(shares),
-)
+RULE = named("blockwise", law, verify_rows, tokenwise.fixed_pair(shares), declared=declared)

@@ -28,7 +28,6 @@ from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule, words
 from specsim.rules._common.fixed_pairs import draw_residual
 from specsim.rules._common.tokenwise import positive_part
 
@@ -109,11 +108,11 @@ def draw(pair, scales, x, tested, u):
     return draw_residual(pair, scales[x], 1.0, u)
 
 
-RULE = Rule(
-    **words("cactus"),
-    law=tokenwise.law("cactus", acceptance, recovered),
+RULE = tokenwise.rule(
+    "cactus",
+    (acceptance, recovered),
+    (accept, recover),
+    tokenwise.fixed_pair_by_token(shares, draw),
     declared=declared,
-    rows=tokenwise.rows(accept, recover),
-    fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
     survival=tokenwise.survival(chance),
 )

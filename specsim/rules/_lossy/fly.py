@@ -24,7 +24,7 @@ The entropy is computed in floating point, and how it compares is then taken as 
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from specsim.models import Tree
 from specsim.models._drafts.tree import MAX_NODES
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step, words
+from specsim.rules._common.base import FixedPair, RowAfter, end_step, named
 from specsim.rules._common.fixed_pairs import alias_draw
 
 
@@ -62,14 +62,7 @@ def is_open(p: Row, threshold: Any) -> bool:
     return entropy >= float(threshold) * math.log(len(p))
 
 
-def declared(
-    prefix: Tokens,
-    p: Callable[[Tokens], Row],
-    q: Callable[[Tokens], Row],
-    tree: Tree,
-    threshold: Any,
-    window: Any,
-) -> list[Any]:
+def declared(prefix: Tokens, p: RowAfter, q: RowAfter, tree: Tree, threshold: Any, window: Any) -> list[Any]:
     position, ahead = len(prefix), int(window)
 
     def top(path: Tokens) -> int:
@@ -147,10 +140,4 @@ def verify_fixed_pair(draft, best, window, draft_uniforms, verify_uniforms, toke
         end_step(tokens, accepted, s, n, best)
 
 
-RULE = Rule(
-    **words("fly"),
-    law=law,
-    declared=declared,
-    rows=verify_rows,
-    fixed_pair=FixedPair(tables, verify_fixed_pair),
-)
+RULE = named("fly", law, verify_rows, FixedPair(tables, verify_fixed_pair), declared=declared)

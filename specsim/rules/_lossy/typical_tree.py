@@ -13,17 +13,17 @@ as likely the first in the order of the tree is taken.
 
 Cost: O(V) a node from rows, O(1) for a fixed pair."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._types import Floats, Row, Rows, StepLaw, Tokens
+from specsim.core._types import Floats, Rows, StepLaw, Tokens
 from specsim.models import Tree
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
-from specsim.rules._common.base import FixedPair, Rule, end_step, words
+from specsim.rules._common.base import FixedPair, RowAfter, end_step, named
 from specsim.rules._common.fixed_pairs import CODES, build_tables, by_parent, draw_tree
 from specsim.rules._lossy import typical
 from specsim.rules._lossy.typical import threshold
@@ -40,14 +40,7 @@ def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, epsilon
     return [int(node == taken) for node in range(len(p))], [argmax(row) for row in p]
 
 
-def declared(
-    prefix: Tokens,
-    p: Callable[[Tokens], Row],
-    q: Callable[[Tokens], Row],
-    tree: Tree,
-    epsilon: Any,
-    delta: Any,
-) -> list[Any]:
+def declared(prefix: Tokens, p: RowAfter, q: RowAfter, tree: Tree, epsilon: Any, delta: Any) -> list[Any]:
     """The certainty of the step's next token, level by level: the paths on which all tokens are typical."""
     paths: dict[int, tuple[Tokens, Any]] = {0: ((), 1)}
     for node in range(tree.size + 1):
@@ -134,11 +127,11 @@ def verify_fixed_pair(
         emit(parents, drafted, taken, depths[taken], best, s, tokens, accepted)
 
 
-RULE = Rule(
-    **words("typical_tree"),
-    law=law,
+RULE = named(
+    "typical_tree",
+    law,
+    verify_rows,
+    FixedPair(tables, verify_fixed_pair),
     declared=declared,
-    rows=verify_rows,
-    fixed_pair=FixedPair(tables, verify_fixed_pair),
     parameters=typical.RULE.parameters,
 )

@@ -31,7 +31,7 @@ from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain import block
-from specsim.rules._common.base import FixedPair, Rule, end_step, words
+from specsim.rules._common.base import FixedPair, end_step, named
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_parent, draw_trees
 from specsim.rules._common.sorting import stable_order
 
@@ -486,11 +486,11 @@ def fixed_pair(count: Kernel) -> FixedPair:
     return FixedPair(tables, kernel(verify_fixed_pair), uniforms)
 
 
-RULE = Rule(
-    **words("greedy_multi_path_block"),
-    law=law,
-    rows=rows(count_children),
-    fixed_pair=fixed_pair(count_children),
+RULE = named(
+    "greedy_multi_path_block",
+    law,
+    rows(count_children),
+    fixed_pair(count_children),
     uniforms=uniforms,
     survival=block.survival,
 )

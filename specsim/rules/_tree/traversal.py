@@ -33,7 +33,7 @@ from specsim.core._types import Floats, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.rules._chain.block import survival
-from specsim.rules._common.base import FixedPair, Rule, end_step, words
+from specsim.rules._common.base import FixedPair, end_step, named
 from specsim.rules._common.fixed_pairs import (
     CODES,
     build_tables,
@@ -192,10 +192,10 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
     return FixedPair(tables, kernel(verify_fixed_pair))
 
 
-RULE = Rule(
-    **words("traversal"),
-    law=partial(traverse, replaced=True),
-    rows=rows(True, new_weight),
-    fixed_pair=fixed_pair(True, new_weight),
+RULE = named(
+    "traversal",
+    partial(traverse, replaced=True),
+    rows(True, new_weight),
+    fixed_pair(True, new_weight),
     survival=survival,
 )

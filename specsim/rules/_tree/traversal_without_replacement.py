@@ -16,13 +16,13 @@ Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n
 from functools import partial
 
 from specsim.rules._chain.block import survival
-from specsim.rules._common.base import Rule, words
+from specsim.rules._common.base import named
 from specsim.rules._tree.traversal import fixed_pair, new_weight, rows, traverse
 
-RULE = Rule(
-    **words("traversal_without_replacement"),
-    law=partial(traverse, replaced=False),
-    rows=rows(False, new_weight),
-    fixed_pair=fixed_pair(False, new_weight),
+RULE = named(
+    "traversal_without_replacement",
+    partial(traverse, replaced=False),
+    rows(False, new_weight),
+    fixed_pair(False, new_weight),
     survival=survival,
 )

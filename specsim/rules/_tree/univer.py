@@ -31,7 +31,7 @@ from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.models._drafts.sampling import remaining_weights
 from specsim.rules._chain.block import survival
-from specsim.rules._common.base import FixedPair, Rule, end_step, words
+from specsim.rules._common.base import FixedPair, end_step, named
 from specsim.rules._common.fixed_pairs import (
     ACCURATE,
     CODES,
@@ -259,10 +259,4 @@ def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_un
         end_step(tokens, accepted, s, d, token)
 
 
-RULE = Rule(
-    **words("univer"),
-    law=law,
-    rows=verify_rows,
-    fixed_pair=FixedPair(tables, verify_fixed_pair),
-    survival=survival,
-)
+RULE = named("univer", law, verify_rows, FixedPair(tables, verify_fixed_pair), survival=survival)
