@@ -73,11 +73,6 @@ HEAD = WIDTH * VOCABULARY
 TARGET = LAYERS * LAYER + 2 * HEAD
 
 
-def layers(number: int) -> float:
-    """The share of the first `number` decoder layers with the output layer."""
-    return round((number * LAYER + HEAD) / TARGET, 4)
-
-
 #: Tokens of a text of the target's own, and its seed.
 LENGTH, SEED = 4096, 0
 
@@ -219,31 +214,25 @@ def accuracies(pair: Pair, heads: int) -> Floats:
     return np.minimum.accumulate(found, axis=1)
 
 
-#: Shares of the target's parameters, by their names in the table of systems.
-SIZES = {
-    "a small model": round(68e6 / TARGET, 4),  # which SpecInfer and Sequoia draft with
-    "one layer": round((LAYER + 2 * WIDTH**2 + HEAD) / TARGET, 4),  # over the target's features and a token
-    "one head": round((WIDTH**2 + HEAD) / TARGET, 4),  # a residual block and an output layer
-    "five layers": layers(5),
-    "half of the layers": layers(LAYERS // 2),
-}
-
-
 #: What the table leaves out of a parameter, a count, and of `size`, from which the drafter's cost follows.
 COUNT = {"low": 1.0, "high": 128.0, "whole": True}
 SHARE = {"low": 0.0, "high": 1.0, "meaning": "parameters of the drafter / those of the target"}
 
 
+_TABLE = read_table("methods")
+_SIZES = _TABLE.pop("sizes")
+
+
 def _system(name: str, drafts: str, parameters: dict[str, Any], **words: Any) -> Method:
     made = []
     for own, given in parameters.items():
-        default = float(SIZES.get(given["default"], given["default"]))
+        default = float(_SIZES.get(given["default"], given["default"]))
         made.append(Parameter(own, **(SHARE if own == "size" else COUNT) | given | {"default": default}))
     return Method(name, **words, make=globals()[drafts], parameters=tuple(made))
 
 
 #: Every system by its name.
-SYSTEMS = {name: _system(name, **entry) for name, entry in read_table("methods").items()}
+SYSTEMS = {name: _system(name, **entry) for name, entry in _TABLE.items()}
 
 
 def names() -> list[str]:
