@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._files import check_file, read_text
+from specsim.core._files import check_file, read_table, read_text
 from specsim.core._json import parse_json
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict, needed
 from specsim.core._tensors import read_tensors
@@ -37,6 +37,8 @@ NAMED = ("tokenizer_config.json", "special_tokens_map.json")
 ENDS = {"bos": ("bos",), "eos": ("eos", "eot", "eom"), "pad": ("padding",)}
 READS = ("merges", "unk", "added tokens")
 PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+#: What is said of a comparison.
+SAYS: dict[str, str] = read_table("meanings")["vocabularies"]
 #: Differences that are shown, and the most characters of a part of a tokenizer.
 SHOWN, WIDTH = 8, 40
 
@@ -113,12 +115,9 @@ class VocabularyComparison(Shown):
         """What to know beside the numbers: where files of one model disagree, and what else differs."""
         found = [*self.target.findings, *self.draft.findings]
         if others := ", ".join(name for name in self.read_otherwise if name != "decoder"):
-            found.append(
-                f"{others}: not the same, so texts may become other tokens; read prompts as the target does. "
-                "Speculation stays lossless, but the draft may meet tokens that it never learned"
-            )
+            found.append(SAYS["read otherwise"].format(others))
         if "decoder" in self.read_otherwise:
-            found.append("decoder: not the same, so tokens may become another text; decode with the target's")
+            found.append(SAYS["decoder"])
         known, reads = self.target.settings.keys() & self.draft.settings.keys(), (*PARTS[:2], *READS)
         if "ggml.pre" not in known and (unknown := [name for name in reads if name not in known]):
             found.append(f"{', '.join(unknown)}: not compared, since they are not in the files of both")
@@ -165,8 +164,7 @@ class VocabularyComparison(Shown):
         parts: list[Piece] = [
             self._verdict(),
             Table(("", "target", "draft"), rows),
-            f"{self.alike:,} numbers have the same token in both, {self.moved:,} tokens another number; the "
-            f"draft has {self.shared:.1%} of the target's tokens",
+            SAYS["alike"].format(self),
         ]
         if self.differences:
             rows = [
@@ -191,24 +189,15 @@ class VocabularyComparison(Shown):
 
     def _advice(self) -> list[str]:
         if self.differences:
-            return [
-                "restrict the draft to the tokens that both have, renumber and renormalise its rows (the "
-                "rule token_level_intersection), or decode its tokens to text and encode that again",
-            ]
+            return [SAYS["different"]]
         found: list[str] = []
         lengths = {one.rows for one in (self.target, self.draft)}
         if None not in lengths and len(lengths) > 1:
-            found.append(
-                "the rows have different lengths: cut both to the tokens, and give the padding probability 0"
-            )
+            found.append(SAYS["lengths"])
         elif any(one.padding for one in (self.target, self.draft)):
-            found.append("numbers without a token need probability 0 in the rows of both")
-        return found + [
-            f"{one.without_row:,} tokens of the {side} have numbers beyond its rows, which end before "
-            f"{one.rows:,}: it never emits them, and they need probability 0 in the other's rows"
-            for side, one in (("target", self.target), ("draft", self.draft))
-            if one.without_row
-        ]
+            found.append(SAYS["padding"])
+        sides = (("target", self.target), ("draft", self.draft))
+        return found + [SAYS["without row"].format(side, one) for side, one in sides if one.without_row]
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each difference that is shown."""
@@ -461,12 +450,9 @@ def _check_d2t(draft: Vocabulary, target: Vocabulary, size: int) -> tuple[int, t
     numbers = (offsets.astype(np.int64) + np.arange(size)).tolist()
     faults, reached = [], {number for number in numbers if number in target.tokens}
     if lost := [i for i, number in enumerate(numbers) if number not in reached]:
-        faults.append(
-            f"d2t: {len(lost):,} of {size:,} numbers lead to no token of the target (first: {lost[0]} to "
-            f"{numbers[lost[0]]}); store the target's number, in safetensors less the draft's"
-        )
+        faults.append(SAYS["lost"].format(len(lost), size, lost[0], numbers[lost[0]]))
     if twice := size - len(lost) - len(reached):
-        faults.append(f"d2t: {twice:,} of {size:,} numbers lead to the token of another; map each to its own")
+        faults.append(SAYS["twice"].format(twice, size))
     if "t2d" in tensors and np.flatnonzero(tensors["t2d"]).tolist() != sorted(set(numbers)):
         faults.append("t2d: marks other tokens than those that d2t leads to; save both again")
     return len(reached), tuple(faults)
