@@ -128,13 +128,11 @@ class Lookahead:
         self.ngram, self.candidates = check_count("ngram", ngram, 2), check_count("candidates", candidates)
         self._rng = np.random.default_rng(rng)
         self._levels: NDArray[np.int64] | None = None  # [levels, columns]
-        # by first token, the tails as the keys of a dict, which keeps their order: the latest seen last
-        self._pool: dict[int, dict[tuple[int, ...], None]] = defaultdict(dict)
+        self._pool: dict[int, list[tuple[int, ...]]] = defaultdict(list)  # by first token, latest first
 
     def draft(self, history: Sequence[int]) -> Draft | None:
         """Tails of N - 1 tokens that may follow `history`, latest seen first, merged to a tree, or None."""
-        tails = list(self._pool.get(int(history[-1]), ()))[::-1]
-        if not tails:
+        if not (tails := self._pool.get(int(history[-1]))):
             return None
         parents: list[int] = []
         tokens: list[int] = []
@@ -169,8 +167,5 @@ class Lookahead:
         self._levels = levels[1:]
 
     def _remember(self, first: int, tail: tuple[int, ...]) -> None:
-        tails = self._pool[first]
-        tails.pop(tail, None)
-        tails[tail] = None
-        if len(tails) > self.candidates:
-            del tails[next(iter(tails))]
+        others = [one for one in self._pool[first] if one != tail]
+        self._pool[first] = [tail, *others][: self.candidates]
