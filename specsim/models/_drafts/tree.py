@@ -15,6 +15,7 @@ import numpy as np
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_choice, check_count
+from specsim.core._types import Tokens
 from specsim.models._drafts.sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
 #: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN). The limit guards against mistyped sizes.
@@ -130,9 +131,7 @@ class Tree:
         """As plain Python values."""
         return {"parents": list(self.parents), "draft_sampling": self.draft_sampling, "block": self.block}
 
-    def drafts(
-        self, row: Callable[[tuple[int, ...], int], Sequence[Any]]
-    ) -> Iterator[tuple[tuple[int, ...], Any]]:
+    def drafts(self, row: Callable[[Tokens, int], Sequence[Any]]) -> Iterator[tuple[Tokens, Any]]:
         """Yield every draft of positive probability, with that probability.
 
         row(seen, ahead) is q after the drafted tokens `seen`, `ahead` tokens further on."""
@@ -142,13 +141,13 @@ class Tree:
         tokens = [0] * self.size
 
         @cache
-        def siblings(place: int, drafted: tuple[int, ...]) -> list[tuple[tuple[int, ...], Any]]:
+        def siblings(place: int, drafted: Tokens) -> list[tuple[Tokens, Any]]:
             """The laws of the children of a node after the tokens above it, made once."""
             seen = self.seen(len(drafted))
             q = row(drafted[:seen], len(drafted) - seen)
             return list(sibling_laws(self.draft_sampling, q, len(columns[place])))
 
-        def extend(place: int, probability: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+        def extend(place: int, probability: Any) -> Iterator[tuple[Tokens, Any]]:
             last = place == len(inner) - 1
             for drawn, chance in siblings(place, tuple([tokens[column] for column in above[place]])):
                 for column, token in zip(columns[place], drawn, strict=True):
