@@ -87,7 +87,7 @@ def new_weight(w, mass, draft):
     return mass / (mass + 1.0 - w) if mass > 0.0 else 0.0
 
 
-def rows(replaced: bool, update: Kernel) -> Kernel:
+def rows(replaced: bool, update: Kernel = new_weight) -> Kernel:
     """The row kernel: uniforms[j] decides on node j + 1, uniforms[n] draws the last token."""
 
     def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
@@ -140,7 +140,7 @@ def rows(replaced: bool, update: Kernel) -> Kernel:
     return kernel(verify_rows)
 
 
-def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
+def fixed_pair(replaced: bool, update: Kernel = new_weight) -> FixedPair:
     """The fixed-pair kernel. Nodes that the verification does not reach are not drawn."""
 
     def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Any, ...]:
@@ -192,10 +192,4 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
     return FixedPair(tables, kernel(verify_fixed_pair))
 
 
-RULE = named(
-    "traversal",
-    partial(traverse, replaced=True),
-    rows(True, new_weight),
-    fixed_pair(True, new_weight),
-    survival=survival,
-)
+RULE = named("traversal", partial(traverse, replaced=True), rows(True), fixed_pair(True), survival=survival)

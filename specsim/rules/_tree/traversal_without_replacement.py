@@ -17,12 +17,8 @@ from functools import partial
 
 from specsim.rules._chain.block import survival
 from specsim.rules._common.base import named
-from specsim.rules._tree.traversal import fixed_pair, new_weight, rows, traverse
+from specsim.rules._tree.traversal import fixed_pair, rows, traverse
 
-RULE = named(
-    "traversal_without_replacement",
-    partial(traverse, replaced=False),
-    rows(False, new_weight),
-    fixed_pair(False, new_weight),
-    survival=survival,
-)
+law = partial(traverse, replaced=False)
+
+RULE = named("traversal_without_replacement", law, rows(False), fixed_pair(False), survival=survival)
