@@ -1,8 +1,8 @@
 """The battery: cases of a target and a draft, each designed to expose one kind of defect."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 from zlib import crc32
 
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from specsim.adapters._contract import Declared
 from specsim.core._files import read_table
 from specsim.core._streams import Key, key_of
-from specsim.core._types import Floats
+from specsim.core._types import Floats, Tokens
 from specsim.core.distributions import dyadic, normalise, synthetic_pair
 from specsim.models import Model, TableModel, Tree, branching, chain, chains
 from specsim.models._base import OfTarget, shared_contexts
+from specsim.models._multi_token import row_ahead
 from specsim.models._trained_pairs import default_pair
 from specsim.rules import Rule
 
@@ -87,6 +88,19 @@ class Case(OfTarget):
     def contexts(self) -> NDArray[np.int32]:
         return shared_contexts(self.target, self.draft)
 
+    @cached_property
+    def start(self) -> Tokens:
+        """The first context."""
+        return tuple(self.contexts[0].tolist())
+
+    def drafts(self) -> Iterator[tuple[Tokens, float]]:
+        """The drafts after the first context, with their probabilities, from rows of floats."""
+
+        def row(seen: Tokens, ahead: int) -> list[float]:
+            return [float(weight) for weight in row_ahead(self.draft, self.start + seen, ahead)]
+
+        return ((tokens, float(chance)) for tokens, chance in self.tree.drafts(row))
+
     @property
     def step_bytes(self) -> int:
         """Bytes of p and q rows in one step, as float64."""
@@ -110,7 +124,7 @@ def battery(subject: Rule | Declared) -> list[Case]:
     """The cases of a built-in rule, or of a user's verifier with these declarations."""
     if isinstance(subject, Declared):
         return _for_verifier(subject)
-    cases = [_fixed(name, BITS["float64"]) for name in _PAIRS] + [_markov(24), _ngrams()]
+    cases = [fixed_case(name, BITS["float64"]) for name in _PAIRS] + [_markov(24), _ngrams()]
     if subject.declared is not None:
         cases = [case for case in cases if case.target.vocab_size <= DECLARED_VOCABULARY]
     shape = partial(chains, 2) if subject.claimed_on_trees else chain
@@ -122,7 +136,7 @@ def _for_verifier(declared: Declared) -> list[Case]:
     cases = _on_trees(declared, first) if declared.tree else _on_chains(declared, first)
     for dtype in others:
         for name in ("two-point", "asymmetric", "zeros"):
-            case = _fixed(name, BITS[dtype])
+            case = fixed_case(name, BITS[dtype])
             tree = chains(2, 2, declared.draft_sampling) if declared.tree else case.tree
             named: dict[str, Any] = {"name": f"{name}, {dtype}", "purpose": f"rows of {dtype}"}
             cases.append(replace(case, tree=tree, dtype=dtype, **named))
@@ -136,18 +150,18 @@ def _for_verifier(declared: Declared) -> list[Case]:
 def _on_chains(declared: Declared, dtype: str) -> list[Case]:
     bits = BITS[dtype]
     # calls in the shapes of a server have as many ids
-    cases = [_fixed(name, bits) for name in _PAIRS if name != "Zipf 32 000"]
-    cases += [_fixed(name, bits) for name in ("own rows", "last token", "nearly certain")]
+    cases = [fixed_case(name, bits) for name in _PAIRS if name != "Zipf 32 000"]
+    cases += [fixed_case(name, bits) for name in ("own rows", "last token", "nearly certain")]
     # as in a test of vLLM: a draft in the opposite order shows shared noise
     p, text = normalise(np.exp(np.linspace(1.5, -1.5, 16))), "a draft that ranks tokens the other way round"
-    cases.append(_pair("opposite", text, (p, p[::-1]), 2, bits, weight=0.5))
-    cases += [_markov(bits), _fixed("crossed rows", bits)]
+    cases.append(pair_case("opposite", text, (p, p[::-1]), 2, bits, weight=0.5))
+    cases += [_markov(bits), fixed_case("crossed rows", bits)]
     if bits == 24:  # coarser rows cannot hold these
         cases += [_rounded_rows(), _flat_tail(), _ngrams()]
     if declared.lengths:
-        cases.append(_fixed("uneven lengths", bits))
+        cases.append(fixed_case("uneven lengths", bits))
     if declared.one_hot:
-        cases.append(_fixed("no q", bits))
+        cases.append(fixed_case("no q", bits))
     return [replace(case, dtype=dtype) for case in cases]
 
 
@@ -156,7 +170,7 @@ def _on_trees(declared: Declared, dtype: str) -> list[Case]:
     bits, way = BITS[dtype], declared.draft_sampling
     cases, branches = [], branching(2, 2, draft_sampling=way)
     for name in ("two-point", "asymmetric", "zeros", "identical", "irregular"):
-        case = _fixed(name, bits)
+        case = fixed_case(name, bits)
         for shape in (chains(2, 2, way), branches):
             text = "two chains" if shape.children(1) == (3,) else "branches"
             cases.append(replace(case, name=f"{name}, {text}", tree=shape, dtype=dtype))
@@ -164,15 +178,17 @@ def _on_trees(declared: Declared, dtype: str) -> list[Case]:
 
 
 @cache
-def _fixed(name: str, bits: int) -> Case:
+def fixed_case(name: str, bits: int) -> Case:
     given = dict((_PAIRS | _FOR_VERIFIERS)[name])
     rows = given.pop("rows", None) or synthetic_pair(*given.pop("synthetic"), rng=0)
-    return _pair(name, rows=rows, bits=bits, **given)
+    return pair_case(name, rows=rows, bits=bits, **given)
 
 
-def _pair(name: str, purpose: str, rows: Iterable[Any], gamma: int, bits: int, **more: Any) -> Case:
-    """Rows that sum to exactly 1 in a dtype with these `bits`."""
-    target, draft = (TableModel(dyadic(row, bits)) for row in rows)
+def pair_case(
+    name: str, purpose: str, rows: Iterable[Any], gamma: int, bits: int, start: Any = None, **more: Any
+) -> Case:
+    """Rows that sum to exactly 1 in a dtype with these `bits`; steps start at `start`, or at any context."""
+    target, draft = (TableModel(dyadic(row, bits), start) for row in rows)
     return Case(name, purpose, target, draft, chain(gamma), **more)
 
 
@@ -195,19 +211,15 @@ def _flat_tail() -> Case:
     p[:3] += (1.0 - tail) * np.array([0.5, 0.25, 0.25])
     q[:3] += (1.0 - tail) * np.array([0.25, 0.5, 0.25])
     purpose = "a tail of tokens each below 2^-24, likely only together"
-    return _pair("flat tail 131 072", purpose, (p, q), 1, 40, weight=2)
+    return pair_case("flat tail 131 072", purpose, (p, q), 1, 40, weight=2)
 
 
 def _markov(bits: int) -> Case:
     """A Markov chain whose rows differ in every context, some entries zero; steps start after token 0."""
     rng = np.random.default_rng(2)
-    start = np.zeros((1, 1), dtype=np.int32)
-
-    def model() -> TableModel:
-        kept = rng.gamma(0.7, size=(4, 4)) * (rng.uniform(size=(4, 4)) < 0.85)
-        return TableModel(dyadic(normalise(kept + np.eye(4) * 0.05), bits), start)
-
-    return Case("Markov chain", "rows that change with every token", model(), model(), chain(3))
+    kept = [rng.gamma(0.7, size=(4, 4)) * (rng.uniform(size=(4, 4)) < 0.85) for _ in range(2)]
+    rows = normalise(np.array(kept) + np.eye(4) * 0.05)
+    return pair_case("Markov chain", "rows that change with every token", rows, 3, bits, [[0]])
 
 
 def _ngrams() -> Case:

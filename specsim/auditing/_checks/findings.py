@@ -15,7 +15,6 @@ from specsim.core import stats
 from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_tokens
 from specsim.core._files import read_table
 from specsim.core._types import Floats, Ints
-from specsim.models._multi_token import row_ahead
 from specsim.simulation._counting import Counts, Example, Partial
 from specsim.theory import expected_tokens
 
@@ -355,13 +354,11 @@ def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
 
 def most_of_certain_drafts(case: Case) -> float:
     """1 + Σ p(path), the most tokens per step of a lossless rule where nothing of the draft is random."""
-    context, tree = tuple(case.contexts[0].tolist()), case.tree
-    (tokens, _), *_ = tree.drafts(
-        lambda seen, ahead: [float(weight) for weight in row_ahead(case.draft, context + seen, ahead)]
-    )
+    tree, ((tokens, _), *_) = case.tree, case.drafts()
     paths = {tuple(tokens[above - 1] for above in tree.path(node)) for node in range(1, tree.size + 1)}
     chances = (
-        np.prod([float(case.target.row(context + path[:i])[x]) for i, x in enumerate(path)]) for path in paths
+        np.prod([float(case.target.row(case.start + path[:i])[x]) for i, x in enumerate(path)])
+        for path in paths
     )
     return 1.0 + float(sum(chances))
 

@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.adapters._contract import Declared
-from specsim.auditing._cases.battery import BITS, Case
+from specsim.auditing._cases.battery import BITS, Case, pair_case
 from specsim.core._files import read_table
 from specsim.core._streams import Key
 from specsim.core._types import Ints
-from specsim.core.distributions import dyadic
-from specsim.models import TableModel, chain
 from specsim.simulation._sources import Batch
 
 
@@ -27,11 +25,9 @@ def diagnostic_cases(declared: Declared, further: bool = False) -> tuple[Case, .
     dtype = declared.dtypes[0]
     cases = []
     for name, given in read_table("diagnosis")["further" if further else "first"].items():
-        gamma, tables = given.pop("gamma"), [dyadic(given.pop(of), BITS[dtype]) for of in "pq"]
-        start = np.zeros((1, 1), dtype=np.int32) if tables[0].ndim == 2 else None
-        target, draft = (TableModel(table, start) for table in tables)
-        tree = chain(min(gamma, declared.gamma or gamma))
-        cases.append(Case(f"diagnosis, {name}", name, target, draft, tree, dtype=dtype, **given))
+        gamma, rows = given.pop("gamma"), [given.pop(of) for of in "pq"]
+        gamma = min(gamma, declared.gamma or gamma)
+        cases.append(pair_case(f"diagnosis, {name}", name, rows, gamma, BITS[dtype], dtype=dtype, **given))
     return tuple(case for case in cases if declared.one_hot or not case.certain)
 
 

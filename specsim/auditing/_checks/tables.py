@@ -281,7 +281,7 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
 
     def laws(prefixes: Sequence[Tokens]) -> tuple[Floats, Floats, Floats | None]:
         drafted = len(prefixes[0])
-        texts = np.array([(*case.contexts[0].tolist(), *prefix) for prefix in prefixes], dtype=np.int32)
+        texts = np.array([(*case.start, *prefix) for prefix in prefixes], dtype=np.int32)
         p, q = (model.rows(texts) for model in (case.target, case.draft))
         law = np.array([claim.row(*rows, drafted) for rows in zip(p, q, strict=True)])
         whole = drafted == case.gamma

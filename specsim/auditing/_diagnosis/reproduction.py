@@ -121,11 +121,11 @@ def _reads_labels(mistake: Mistake, case: Case) -> bool:
 def _draft_paths(case: Case) -> list[tuple[int, Tokens, Rows, Rows]]:
     """Every path that the draft can draw: its code, its tokens, and the rows of p and q along it."""
     size, gamma = case.target.vocab_size, case.gamma
-    start, found = tuple(case.contexts[0].tolist()), []
+    found = []
     for code in range(size**gamma):
         path = path_of(code, size, gamma)
         p, q = (
-            [_turned(tuple(map(float, model.row(start + path[:i]))), 0) for i in range(count)]
+            [_turned(tuple(map(float, model.row(case.start + path[:i]))), 0) for i in range(count)]
             for model, count in ((case.target, gamma + 1), (case.draft, gamma))
         )
         if all(row[x] > 0 for row, x in zip(q, path, strict=True)):

@@ -5,25 +5,22 @@ two? One case has a random recovered token, one a random acceptance, and in one 
 so that a token copied from another row is not one drawn with its random numbers."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
-from specsim.auditing._cases.battery import BITS, Case, battery
+from specsim.auditing._cases.battery import BITS, Case, battery, fixed_case
 from specsim.auditing._diagnosis.likelihood import Prediction
 from specsim.auditing._verifier.calls import TIMEOUT, VerifierSource
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.requests import Callee
 from specsim.core._files import read_text
-from specsim.core.distributions import dyadic
 from specsim.mistakes import Mistake, catalogue
-from specsim.models import TableModel, chain
 
 CASES = ("disjoint", "one-hot draft")
-#: p of the rows with labels of their own; q has the same probabilities at other tokens.
-OWN = (0.4, 0.3, 0.2, 0.1)
 #: Rows of a small call, and pairs of rows of two: neighbours, further apart, same place in the other call.
 ROWS = 4
 PAIRS = ((0, 1), (0, 2), (0, ROWS))
@@ -90,10 +87,6 @@ def independent(declared: Declared) -> Prediction:
 
 
 def _cases(declared: Declared) -> list[Case]:
-    cases = [case for case in battery(declared) if case.name in CASES]
-    if declared.vocab_size and declared.vocab_size < 2 * len(OWN):
-        return cases
-    dtype, none = declared.dtypes[0], [0.0] * len(OWN)
-    target, draft = (TableModel(dyadic(row, BITS[dtype])) for row in ([*OWN, *none], [*none, *OWN]))
-    purpose = "each row of a call has its own p and q"
-    return [*cases, Case("own disjoint rows", purpose, target, draft, chain(1), rotated=True, dtype=dtype)]
+    cases, dtype = [case for case in battery(declared) if case.name in CASES], declared.dtypes[0]
+    own = replace(fixed_case("own disjoint rows", BITS[dtype]), dtype=dtype)
+    return cases if declared.vocab_size and declared.vocab_size < own.vocab_size else [*cases, own]

@@ -9,6 +9,7 @@ exact verifier emits the target's law, so there is one exact hypothesis."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from specsim.auditing._diagnosis.texts import prefixes_of
 from specsim.auditing._results.audit import Diagnosis
 from specsim.core._types import Ints, Row, Tokens
 from specsim.mistakes import Mistake
-from specsim.models._multi_token import row_ahead
 from specsim.rules._common import nodewise
 from specsim.rules._common.tokenwise import normalise
 from specsim.rules._lossy import typical_tree
@@ -51,27 +51,14 @@ class _Seen:
         return {prefix: i for i, prefix in enumerate(prefixes)}
 
     @cached_property
-    def context(self) -> Tokens:
-        return tuple(self.case.contexts[0].tolist())
-
-    @cached_property
     def drafts(self) -> list[tuple[Tokens, float]]:
         """The drafts and their probabilities; more than `DRAFTS` are not all there."""
-        case, found = self.case, []
-
-        def row(seen: Tokens, ahead: int) -> list[float]:
-            return [float(weight) for weight in row_ahead(case.draft, self.context + seen, ahead)]
-
-        for tokens, chance in case.tree.drafts(row):
-            found.append((tokens, float(chance)))
-            if len(found) > DRAFTS:
-                break
-        return found
+        return list(islice(self.case.drafts(), DRAFTS + 1))
 
     @cached_property
     def right(self) -> Prediction:
         """The target's rows."""
-        rows = [self.case.target.row(self.context + prefix) for prefix in self.place]
+        rows = [self.case.target.row(self.case.start + prefix) for prefix in self.place]
         return Prediction(np.array(rows, dtype=np.float64))
 
     def prediction(self, mistake: Mistake) -> Prediction:
@@ -84,7 +71,7 @@ class _Seen:
         for tokens, chance in self.drafts:
             paths = [tuple(tokens[node - 1] for node in tree.path(node)) for node in nodes]
             p, q = (
-                [[float(w) for w in model.row(self.context + path)] for path in paths]
+                [[float(w) for w in model.row(case.start + path)] for path in paths]
                 for model in (case.target, case.draft)
             )
             stop, follow = law(tree.parents, tokens, p, q)
