@@ -59,7 +59,6 @@ EXACT = (
     Mistake(name="block", family="exact", mechanism="", decode=Decoder(verification=get("block").law)),
     *(one for one in exact_controls() if one.decode is not None),
 )
-EXACT_NAMES = [one.name for one in EXACT]
 
 
 def diagnose_decoder(audited: Audited, known: Sequence[Mistake]) -> Diagnosis | None:
@@ -156,18 +155,14 @@ def audited_texts(
     ]
 
 
-def _rank(
-    mistakes: Sequence[Mistake], seen: Sequence[Texts], in_time: odds.Limits
-) -> tuple[list[odds.Scored], list[odds.Scored]]:
+def _rank(mistakes: Sequence[Mistake], seen: Sequence[Texts], in_time: odds.Limits) -> odds.Ranked:
     """The mistakes near the likeliest, and the exact decoders; those far behind at first are not scored."""
     stages: Any = [
         (partial(_at_first, seen=seen[:1]), FAR_AT_FIRST),
         (lambda one: odds.likeliest_of(_by_shape(one, seen)), FAR_WITHOUT_FIT),
         (partial(_score, seen=seen), odds.FAR),
     ]
-    close = odds.narrow([*mistakes, *EXACT], stages, in_time)
-    exact = [one for one in close if one.mistake.name in EXACT_NAMES]
-    return [one for one in close if one.mistake.name not in EXACT_NAMES], exact
+    return odds.ranked(odds.narrow([*mistakes, *EXACT], stages, in_time))
 
 
 def _is_near(mistake: Mistake, seen: Sequence[Texts], best: float) -> bool:

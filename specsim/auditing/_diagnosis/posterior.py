@@ -83,6 +83,8 @@ class Scored:
 
 #: What was seen: counts, and their prediction.
 Seen = Sequence[tuple[Prediction, Ints]]
+#: Known mistakes, and exact verifiers or decoders.
+Ranked = tuple[list[Scored], list[Scored]]
 
 
 def score(mistake: Mistake, seen: Seen, distances: Sequence[float] = NEAR) -> Scored:
@@ -191,6 +193,12 @@ def reproducing(
         if None not in tried:
             return posterior(scored, exact, number)
     return posterior((), exact, number)
+
+
+def ranked(scored: Sequence[Scored]) -> Ranked:
+    """Known mistakes apart from what is exact."""
+    exact = [one for one in scored if one.mistake.family.startswith("exact")]
+    return [one for one in scored if not one.mistake.family.startswith("exact")], exact
 
 
 def likeliest_of(some: Iterable[Scored]) -> Scored:

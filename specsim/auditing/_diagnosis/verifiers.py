@@ -50,7 +50,6 @@ EXACT = (
     Mistake(name="block", family="exact", mechanism="", verify=acceptance.block_verify, law=get("block").law),
     *(one for one in exact_controls() if one.verify is not None),
 )
-EXACT_NAMES = [one.name for one in EXACT]
 #: Diagnostic cases that are looked at first, and the nats behind the likeliest from which on a mistake is
 #: then dropped: more than later, since its parameter may fall between two values.
 FIRST, FAR_AT_FIRST = 2, 150.0
@@ -251,9 +250,7 @@ def _same_law(mistakes: Sequence[Mistake], cases: Sequence[Case]) -> bool:
     return all(one and other and np.allclose(one.law, other.law, atol=ROUNDING) for one, other in laws)
 
 
-def _by_outcomes(
-    mistakes: Sequence[Mistake], seen: Outcomes, in_time: odds.Limits
-) -> tuple[list[odds.Scored], list[odds.Scored]]:
+def _by_outcomes(mistakes: Sequence[Mistake], seen: Outcomes, in_time: odds.Limits) -> odds.Ranked:
     """The mistakes near the likeliest, and the exact verifiers; those far behind at first are not scored."""
     plain = [one for one in seen if not one[0].rotated]
     parts = (plain[:FIRST], FAR_AT_FIRST), (plain, odds.FAR)
@@ -263,13 +260,10 @@ def _by_outcomes(
         in_time()
         if len(more := _predictions(one.mistake, rotated)) == len(rotated):
             whole.append(one.plus(odds.score(one.mistake, more)))
+    known, exact = odds.ranked(whole)
     # an unknown mistake may be near an exact law in the diagnostic cases, or not show there at all
-    exact = [
-        replace(one, near=log_mean_exp([one.near, one.log_likelihood]))
-        for one in whole
-        if one.mistake.name in EXACT_NAMES
-    ]
-    return odds.drop_far([one for one in whole if one.mistake.name not in EXACT_NAMES]), exact
+    exact = [replace(one, near=log_mean_exp([one.near, one.log_likelihood])) for one in exact]
+    return odds.drop_far(known), exact
 
 
 def _score(mistake: Mistake, seen: Outcomes) -> odds.Scored | None:
@@ -309,7 +303,7 @@ def _predictions(mistake: Mistake, seen: Outcomes) -> odds.Seen:
 
 def _with_tables(
     known: Sequence[odds.Scored], exact: Sequence[odds.Scored], audited: Audited, versions: Versions
-) -> tuple[list[odds.Scored], list[odds.Scored]]:
+) -> odds.Ranked:
     """The same with the rejected tables of the two worst cases: `versions` of each mistake, run on them."""
     small = [one for one in audited.failed if audited.subject.case(one.case).step_bytes <= STEP_BYTES]
     # in calls of changing shape p and q differ from run to run: only where there is nothing else
