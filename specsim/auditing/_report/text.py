@@ -32,8 +32,6 @@ LEFT_OUT = "left out"
 AXIS = "value: detectable TV"
 #: The axes that the table of shapes has.
 BY_SHAPE = (results.ROWS_AND_GAMMA, "calls", "rows of a call", "γ", "tokens")
-#: What no case of changing shape reaches.
-NOT_TESTED = "counters that wrap at 2^24 rows, and shapes without a number in the table"
 #: Kinds of findings of which one step is enough.
 CERTAIN = ("contract", "path", "support")
 #: The most drafts of a case that are enumerated, to find what a wasteful verifier is like.
@@ -85,9 +83,7 @@ def progress_lines(audit: Audit) -> list[str]:
     """What an interrupt or the time limit left out."""
     lines, begun = [], sum(case.planned > 0 for case in audit.cases)
     if audit.interrupted:
-        lines.append(
-            f"interrupted: the results so far; {begun} of {_counted(audit.planned, 'case')} started."
-        )
+        lines.append(MEANINGS["begun"].format(begun=begun, planned=_counted(audit.planned, "case")))
     left = audit.planned - begun
     if left and any(case.broken for case in audit.cases) and not audit.interrupted:
         lines.append(f"{_counted(left, 'case')} of {audit.planned} not run, since the contract is broken.")
@@ -187,7 +183,7 @@ def unseen_lines(audit: Audit) -> list[str]:
     asked = {*made, *audit.left_out}
     if missing := [f"{name} ({purpose})" for name, purpose in SERVER_CASES.items() if name not in asked]:
         lines.append(f"Not made: {'; '.join(missing)}.")
-    return [*lines, f"Not tested: {NOT_TESTED}."]
+    return [*lines, MEANINGS["not tested"]]
 
 
 def _counted_lines(lines: Sequence[int]) -> str:
