@@ -185,13 +185,10 @@ class Compared(Shown):
 
 def most_of(what: str, unit: str, values: Mapping[str, float]) -> Line:
     """The largest of `values` in a line."""
-    best = max(values, key=values.__getitem__, default=None)
-    said = (
-        f"no {what}"
-        if best is None
-        else f"{best}: {values[best]:.4f} {unit}, the most of {len(values)} {what}"
-    )
-    return Line(said, "bold")
+    if not values:
+        return Line(f"no {what}", "bold")
+    best = max(values, key=values.__getitem__)
+    return Line(f"{best}: {values[best]:.4f} {unit}, the most of {len(values)} {what}", "bold")
 
 
 def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
