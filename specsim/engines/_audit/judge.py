@@ -145,7 +145,9 @@ class _Texts:
         self.server, self.about_server = counters.usable(self.every, run.counters, gamma)
         self.length = counters.draft_length(self.every, self.server, gamma)
         answered = Answered(run.planted, asked, self.fresh)
-        self.places, self.padded = answered.places(), answered.padded()
+        self.padded, every = answered.padded(), answered.places()
+        self.places = _decided(run.planted, every, self.sampling, self.padded, tolerance)
+        self.undecided = len(every) - len(self.places)
         likelihoods = _order_logs(run.planted, self.places, self.sampling, self.padded)
         # where the likeliest of several laws is tested, each has its share of the budget
         logs = {one: likelihoods.get(one, 0.0) for one in orders or likelihoods}
@@ -261,6 +263,8 @@ class _Texts:
         same, count = self.repeated
         if count:
             yield f"The same seed gave the same text in {same} of {count} repeated requests."
+        if self.undecided:
+            yield results.MEANINGS["undecided"].format(self.undecided)
         if self.about_server:
             yield self.about_server
         yield from about_times(self.every, self.run.counters)
@@ -288,9 +292,27 @@ def likely_orders(run: Run) -> list[str]:
     asked = {request.number: request for request in run.requests}
     texts = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
     answered = Answered(run.planted, asked, texts)
-    found = _order_logs(run.planted, answered.places(), run.requests[0].sampling, answered.padded())
+    sampling, padded = run.requests[0].sampling, answered.padded()
+    places = _decided(run.planted, answered.places(), sampling, padded, LEAST_TOLERANCE)
+    found = _order_logs(run.planted, places, sampling, padded)
     most = max(found.values())
     return [order for order, log in found.items() if log > most - UNLIKELY]
+
+
+def _decided(
+    planted: Planted, places: Places, sampling: Sampling, texts: tuple[Ints, Ints], tolerance: float
+) -> Places:
+    """The places where no order cuts between tokens that are equally probable, to the tolerance: engines may
+    keep either."""
+    kept = np.ones(len(places), dtype=bool)
+    cuts = bool(sampling.filled.acting & {*CUTS} - {"temperature"}) or sampling.temperature == 0.0
+    orders = possible_orders(sampling)
+    for contexts, at, row in by_context(places.contexts, planted.target.vocab_size) if cuts else ():
+        here = Given(planted, sampling, orders[0], contexts, texts)
+        for order in orders:
+            up, down = (here.nudged(order, by) > 0.0 for by in (tolerance, -tolerance))
+            kept[at] &= (up == down).all(axis=1)[row]
+    return places.chosen(kept, places.outside)
 
 
 def _order_logs(

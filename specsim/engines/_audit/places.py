@@ -213,6 +213,13 @@ class Given:
     def rows(self) -> Pair:
         return Pair(self.p, self.q)
 
+    def nudged(self, order: str, by: float) -> Floats:
+        """The target's rows where equally probable tokens, and the ends of cuts, are up to `by` apart."""
+        apart = np.linspace(0.0, by, self._scores.shape[1])
+        cuts = {name: getattr(self.sampling, name) * (1.0 + by) for name in ("top_p", "min_p")}
+        sampling = replace(self.sampling, **{name: min(1.0, value) for name, value in cuts.items()})
+        return processed(self._scores + apart, sampling, order, self._seen)
+
     def changed(self, order: str | None = None, **parameters: Any) -> Floats:
         """The target's rows, processed in another order or with other parameters."""
         sampling = replace(self.sampling, **parameters)

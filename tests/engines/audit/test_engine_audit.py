@@ -26,7 +26,14 @@ from specsim.engines._audit.matrix import BATTERIES, settings
 from specsim.engines._audit.results import KnownMistake
 from specsim.engines._audit.run import serve
 from specsim.engines._audit.store import TextStore, _checksum, plan_requests
-from specsim.engines._planted.processing import DEFAULTS, FIRST_ORDER, ORDERS, possible_orders
+from specsim.engines._planted.processing import (
+    DEFAULTS,
+    FIRST_ORDER,
+    ORDERS,
+    Seen,
+    possible_orders,
+    processed,
+)
 from specsim.engines._planted.requests import PENALTIES
 from specsim.engines._server.decoding import Decoder, LocalEngine
 from specsim.engines._server.http import Server
@@ -757,6 +764,36 @@ class CopiesBeginAlike(LocalEngine):
     def row(self, text):
         context = self.pair.target.contexts([*text, 0], len(text))
         return self.pair.target.rows(context)[0], self.pair.draft.rows(context)[0]
+
+
+class KeepsOtherTies(LocalEngine):
+    """Of equally probable words at the end of a cut it keeps those that specsim does not."""
+
+    def complete(self, requests):
+        law = self.pair.target
+        for request in requests:
+            rng, text = np.random.default_rng(request.seed), np.array(request.prompt)
+            for _ in range(request.max_tokens):
+                scores = law.scores(law.contexts([*text, 0], len(text)))
+                seen = Seen(text[None], *np.array([[len(request.prompt)], [0], [len(text)]]))
+                ranks = np.linspace(0.0, self.apart, scores.shape[1])
+                row = processed(scores + ranks, request.sampling, seen=seen)[0]
+                text = np.append(text, rng.choice(len(row), p=row))
+            tokens = tuple(map(int, text[len(request.prompt) :]))
+            yield Completion(request.number, 0, tokens, finish="length")
+
+
+def test_engines_may_keep_either_of_equally_probable_words(pair, monkeypatch):
+    sampling = Sampling(temperature=0.6, top_p=0.8, frequency_penalty=1.0)
+    for apart in (-1e-9, 1e-9):
+        monkeypatch.setattr(KeepsOtherTies, "apart", apart, raising=False)
+        found = audit_engine(KeepsOtherTies(pair), pair, tokens=6_000, sampling=sampling, rng=1)
+        assert found.findings == ()
+        (note,) = [note for note in found.notes if "engines may keep" in note]
+        assert 10 < int(note.split()[0].replace(",", "")) < 0.2 * found.tokens
+    monkeypatch.setattr(_audit.judge, "_decided", lambda planted, places, *_: places)
+    found = audit_engine(KeepsOtherTies(pair), pair, tokens=6_000, sampling=sampling, rng=1)
+    assert "support" in [one.kind for one in found.findings]
 
 
 class NeighboursParameters(LocalEngine):
