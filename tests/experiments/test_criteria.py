@@ -34,7 +34,7 @@ from specsim.mistakes import Mistake
 CRITERIA = {criterion.name: criterion for criterion in criteria()}
 #: All its four settings take half a minute; a right verifier is tried on one of them.
 WIDE = "vLLM V2 wide"
-KL, VALIDITY = "TensorRT-LLM KL", "FlashInfer validity"
+KL, VALIDITY, COSINE = "TensorRT-LLM KL", "FlashInfer validity", "FlashInfer cosine"
 
 
 def tried(names, slow):
@@ -72,8 +72,26 @@ def test_a_right_verifier_passes(name):
     assert passes(name, verifiers.right)
 
 
+def mixed(draft_tokens, p, q, rng, share=0.15):
+    """Right for rows with a share of a uniform distribution mixed in."""
+    possible = p > 0
+    return verifiers.right(
+        draft_tokens, (1 - share) * p + share * possible / possible.sum(-1, keepdims=True), q, rng
+    )
+
+
+def test_cosines_are_blind_to_a_share_of_a_uniform_distribution():
+    assert passes(COSINE, mixed)
+    assert not passes("vLLM TV", mixed)
+    assert not passes(COSINE, partial(mixed, share=1.0))
+    assert not passes(COSINE, lambda tokens, p, q, rng: verifiers.right(tokens, np.repeat(q, 2, 1), q, rng))
+    row = softmax(5.0 * np.random.default_rng(1).standard_normal(111))
+    assert 0.14 < 0.15 * np.abs(row - 1 / 111).sum() / 2 < 0.15
+
+
 @pytest.mark.parametrize(
-    "name", tried([name for name in CRITERIA if "HF" not in name and name != VALIDITY], {WIDE, KL})
+    "name",
+    tried([name for name in CRITERIA if "HF" not in name and name not in (VALIDITY, COSINE)], {WIDE, KL}),
 )
 def test_a_recovered_token_from_the_target_itself_is_seen(name):
     assert not passes(name, verifiers.resamples_from_target)

@@ -1,15 +1,16 @@
-"""FlashInfer: is the output valid?
+"""FlashInfer: is the output valid? And, of its samplers, are frequencies nearly parallel to probabilities?
 
 Source: flashinfer-ai/flashinfer, tests of sampling, test_chain_speculative_sampling; "a very simple test that
-only checks whether output is valid or not".
+only checks whether output is valid or not". Its samplers without drafts are held to test_sampling_freq.
 """
 
 from itertools import product
 
 import numpy as np
+from scipy.special import softmax
 
 from experiments import Floats, Ints
-from experiments.audit._criteria.base import criterion
+from experiments.audit._criteria.base import criterion, rounds, tally
 from specsim.adapters import Verifier
 from specsim.distributions import normalise
 
@@ -63,3 +64,26 @@ def _valid(emitted: Ints, drafted: Ints, vocab_size: int) -> bool:
         return False
     differs = np.cumsum(emitted[:, :-1] != drafted, axis=1) > 0
     return bool((emitted[:, 1:][differs] == -1).all())
+
+
+@criterion(
+    "FlashInfer cosine",
+    "flashinfer-ai/flashinfer, tests, test_sampling_freq",
+    "V = 111, half of it impossible, one draft, 50,000 rounds: cosine of the first token's frequencies and p "
+    "above .99, and no impossible token",
+    repeats=1,
+)
+def cosine(verifier: Verifier, rng: np.random.Generator) -> bool:
+    """The frequencies of the first token are nearly parallel to p, whose logits have deviation 1 or 5.
+
+    The original draws 5,000,000 tokens from a sampler without drafts, also with V = 32,000 and 128,256.
+    """
+    for deviation in (1.0, 5.0):
+        logits = deviation * rng.standard_normal((2, 111))
+        impossible = rng.permutation(111)[:55]
+        logits[0, impossible] = -np.inf
+        p, q = softmax(logits, axis=1)
+        counts = tally(rounds(verifier, np.tile(p, (2, 1)), q[None], 50_000, rng)[:, 0], 111)
+        if counts[impossible].any() or p @ counts <= 0.99 * np.linalg.norm(p) * np.linalg.norm(counts):
+            return False
+    return True
