@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import specsim
+from specsim import auditing
 from specsim.cli import _options as option
 from specsim.cli._app import app, audit_app, command, default
 from specsim.cli._options import draft_of, pair_help, refuse, shard_of, small_pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_judged, print_result
+from specsim.core._saving import is_result
 
 if TYPE_CHECKING:
     from specsim.auditing._report.audit import Audit
@@ -89,9 +91,7 @@ def audit(
         refuse(audit, values, "has no effect with --shard, which counts a part of an audit", *parts)
         if out is None:
             raise ValueError("--shard: no file for the counts of this part; give it with --out")
-        from specsim.auditing import audit_shard
-
-        cases = audit_shard(verifier, out, shard_of(shard), level, rng=seed, **limits)
+        cases = auditing.audit_shard(verifier, out, shard_of(shard), level, rng=seed, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
     if against is not None:
@@ -101,9 +101,7 @@ def audit(
         refuse(audit, values, "has no effect with --against, which runs all cases of both verifiers", *alone)
         form.check_no_picture("a comparison of two verifiers")
         form.make_folder(out, AGAINST)
-        from specsim.auditing import audit_against
-
-        compared = audit_against(verifier, against, level, rng=seed, timeout=timeout, **wanted)
+        compared = auditing.audit_against(verifier, against, level, rng=seed, timeout=timeout, **wanted)
         return print_judged(compared, form, out, "against")
     if out is not None:
         form.make_folder(out, *REPORT)
@@ -122,9 +120,7 @@ def audit_diagnose(
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Name the mistake of an audit that is over, where its time limit left no time for that."""
-    from specsim.auditing import diagnose
     from specsim.auditing._report.audit import Audit
-    from specsim.core._saving import is_result
 
     form.make_folder(out, *REPORT)
     file = report / SAVED if report.is_dir() else report
@@ -133,7 +129,7 @@ def audit_diagnose(
     found = specsim.load(file)
     if not isinstance(found, Audit):
         raise ValueError(f"{file}: not an audit; name a folder that --out of specsim audit wrote")
-    return write(diagnose(found, verifier), out, form)
+    return write(auditing.diagnose(found, verifier), out, form)
 
 
 @command(audit_app, name="offline")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import specsim
+from specsim import engines
 from specsim.cli import _options as option
 from specsim.cli._app import audit_app, command
 from specsim.cli._options import HELP, REAL, WHOLE, given, refuse
@@ -59,8 +60,6 @@ class Asked:
 
     def read(self) -> tuple[Any, dict[str, int]]:
         """Return how an engine samples, and the other entries of --requests."""
-        from specsim.engines import Sampling
-
         found: dict[str, Any] = {}
         for part in self.requests.split(",") if self.requests is not None else ():
             name, equals, value = part.partition("=")
@@ -76,7 +75,7 @@ class Asked:
         values |= {"logprobs": found.pop("logprobs", 0), "stop_ids": found.pop("stop_id", ())}
         values |= {name: found.pop(name) for name in VALUES if name in found and name != "texts"}
         del values["requests"]
-        return Sampling(**values), found
+        return engines.Sampling(**values), found
 
 
 @Parameter(name="*")
@@ -115,8 +114,6 @@ def audit_engine(
     form: Form = TEXT,
 ) -> int:
     """Audit a serving engine: texts, log-probabilities and counters against a planted distribution."""
-    from specsim import engines
-
     values = locals()
     form.make_folder(out, "engine.json")
     pair = specsim.open_planted(planted)
@@ -171,8 +168,6 @@ def audit_matrix(
     form: Form = TEXT,
 ) -> int:
     """Audit a serving engine under the settings of a battery, with speculation and without."""
-    from specsim import engines
-
     form.make_folder(out, "engine.json")
     name, options = _engine_of(engine)
     options |= {**given(asdict(opened)), "without": without, "battery": battery, "tokens": tokens}
@@ -195,8 +190,6 @@ def audit_servers(
     form: Form = TEXT,
 ) -> int:
     """Compare the texts of two servers of one model, without a planted checkpoint."""
-    from specsim import engines
-
     form.make_folder(out, "engine.json")
     lines = prompts_of(prompts)
     sampling, form_of = asked.read()

@@ -1,14 +1,13 @@
 """`specsim list`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import specsim
 from specsim.cli._app import app, command
 from specsim.cli._terminal import TEXT, Form, print_result
 from specsim.core._registry import check_known
-
-if TYPE_CHECKING:
-    from specsim.core._tables import Shown
+from specsim.core._tables import NONE, Listing, Table
 
 
 @command(app, name="list")
@@ -18,18 +17,15 @@ def list_command(
     """List the rules, methods, engines or mistakes, or compare the tokens of two models."""
     check_known("list", what, [*LISTS, "tokens"])
     if what == "tokens":
-        from specsim.models import compare_vocabularies
-
         if target is None or draft is None:
             raise ValueError("tokens: two models are missing; as in 'specsim list tokens TARGET DRAFT'")
-        return print_result(compare_vocabularies(target, draft), form)
+        return print_result(specsim.models.compare_vocabularies(target, draft), form)
     if target is not None:
         raise ValueError(f"{target}: 'specsim list {what}' takes no model")
     return print_result(LISTS[what](), form)
 
 
-def _rules() -> "Shown":
-    from specsim.core._tables import NONE, Listing, Table
+def _rules() -> Listing:
     from specsim.rules import GROUPS, get, names
     from specsim.simulation._comparison import load_bundled
     from specsim.simulation._grid import show_tv
@@ -61,8 +57,7 @@ def _rules() -> "Shown":
     return Listing(parts, records)
 
 
-def _methods() -> "Shown":
-    from specsim.core._tables import Listing, Table
+def _methods() -> Listing:
     from specsim.simulation.methods import get, names
 
     rows, records = [], []
@@ -83,17 +78,15 @@ def _methods() -> "Shown":
     return Listing([Table(("method", "system", "rule", "paper"), rows), *parts], records)
 
 
-def _engines() -> "Shown":
+def _engines() -> Listing:
     from specsim.adapters import catalogue
-    from specsim.core._tables import Listing, Table
 
     rows = [*catalogue().items()]
     records = [dict(zip(("engine", "audited"), row, strict=True)) for row in rows]
     return Listing([Table(("engine", "what is audited"), rows)], records)
 
 
-def _mistakes() -> "Shown":
-    from specsim.core._tables import Listing, Table
+def _mistakes() -> Listing:
     from specsim.engines._server.mistakes import mistake_names
     from specsim.mistakes import get, names
 

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import specsim
+from specsim import models
 from specsim.core import _numbers
 from specsim.core._files import read_table
+from specsim.core._parameters import check_parameters, read_options
 from specsim.models import Pair
 
 #: Of options that are numbers: integers such as 1e6 or 10M, and numbers such as 0.8 or 80%. What is wrong
@@ -180,10 +182,8 @@ def gamma_for(pair: Pair, gamma: int | None) -> int:
 
 
 def models_of(name: str) -> tuple[Any, Any]:
-    from specsim.models import Model
-
     target, draft = specsim.read_pair(name)
-    if not isinstance(target, Model):
+    if not isinstance(target, models.Model):
         raise ValueError(f"{name}: not a pair of models; give 'ngram' or a file of specsim.models.build_pair")
     return target, draft
 
@@ -191,27 +191,22 @@ def models_of(name: str) -> tuple[Any, Any]:
 def trace_of(path: Path | None) -> Any:
     """The trace in a folder, or a bundled one: that of the n-grams, or the one that the path names."""
     from specsim._named_pairs import TRACES
-    from specsim.traces import default_trace
 
     name = "ngram-trace" if path is None else str(path)
-    return default_trace(TRACES[name]) if name in TRACES else specsim.open_trace(name)
+    return specsim.traces.default_trace(TRACES[name]) if name in TRACES else specsim.open_trace(name)
 
 
 def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, draft_sampling: str | None) -> Any:
     """What to draft: a chain of `gamma`, by default `gamma_for` the pair; the tree with these widths; or that
     of "dynamic:width=10,depth=6,nodes=60", each of them optional."""
-    from specsim.models import DynamicTree, branching, chain
-    from specsim.rules import get
-
-    drawn = draft_sampling or get(rule).draft_sampling[0]
+    drawn = draft_sampling or specsim.rules.get(rule).draft_sampling[0]
     if widths is None:
-        return chain(gamma_for(pair, gamma), drawn)
+        return models.chain(gamma_for(pair, gamma), drawn)
     if gamma is not None:
         raise ValueError("--gamma has no effect with --tree, which sets the depth; give only one")
     if widths.partition(":")[0] == "dynamic":
         if draft_sampling is not None:
             raise ValueError("--draft-sampling has no effect on a dynamic tree, of the most probable tokens")
-        from specsim.core._parameters import check_parameters, read_options
         from specsim.simulation import methods
 
         _, colon, asked = widths.partition(":")
@@ -219,5 +214,5 @@ def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, draft
         readers = {one.name: _numbers.real for one in parameters}
         read = read_options("dynamic", asked, readers) if colon else {}
         values = check_parameters("dynamic", parameters, read)
-        return DynamicTree(**{name: int(value) for name, value in values.items()})
-    return branching(*whole_numbers("tree", widths, "4,2,1"), draft_sampling=drawn)
+        return models.DynamicTree(**{name: int(value) for name, value in values.items()})
+    return models.branching(*whole_numbers("tree", widths, "4,2,1"), draft_sampling=drawn)

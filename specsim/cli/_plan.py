@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import specsim
+from specsim import planning
 from specsim.cli import _options as option
 from specsim.cli._app import COMMANDS, app, command
 from specsim.cli._options import ANY_PAIR, HELP, REAL, WHOLE, Seed, Several, given, pair_of, refuse, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
+from specsim.core._files import read_cells
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
 from specsim.core._registry import check_known
+from specsim.core._tables import Listing
 from specsim.models import Pair
 
 #: The largest γ to consider.
@@ -122,20 +125,18 @@ def _alpha(text: str) -> tuple[Any, str, int | None]:
     if kind == "conditional":
         return [_number("alpha", one, real) for one in rest.split(",")], "", None
     if kind == "by-position":
-        return *specsim.planning.alpha_of(by_position=rest), rest.count(",") + 1
+        return *planning.alpha_of(by_position=rest), rest.count(",") + 1
     value, _, gamma = rest.partition(",gamma=")
     if not gamma:
         raise ValueError(
             f"--alpha: {text} needs the drafted tokens per step; give {text},gamma=4, or as many"
         )
     drafted = _number("alpha", gamma, whole_of)
-    return *specsim.planning.alpha_of(**{kind.replace("-", "_"): value}, gamma=drafted), drafted
+    return *planning.alpha_of(**{kind.replace("-", "_"): value}, gamma=drafted), drafted
 
 
 def _speeds(given: list[str]) -> Iterator[tuple[int, str, str, str]]:
     """The rows of --speeds, files and GAMMA=RATE,SPEED: γ, what its acceptance is, that, and the speed."""
-    from specsim.core._files import read_cells
-
     for text in given:
         gamma, equals, rest = text.partition("=")
         cells = [(0, dict(zip(("acceptance_rate", "speed"), rest.rpartition(",")[::2], strict=True)))]
@@ -165,11 +166,9 @@ def _rates(pair: Any) -> Any:
 
 def _print_trace_plan(trace: "Trace", make: Callable[[Any], Any], form: Form) -> int:
     """The plan for a trace; two of them where only bounds of α are known."""
-    from specsim.core._tables import Listing
-    from specsim.traces import summarise
     from specsim.traces._summary import TraceBounds
 
-    found = summarise(trace)
+    found = specsim.traces.summarise(trace)
     bounded = isinstance(found, TraceBounds) and not found.flags
     rates: Any = found.alpha_context if bounded else [found.alpha_by_position[found.tested_by_position > 0]]
     made = [make(alpha) for alpha in rates]
@@ -187,17 +186,16 @@ def _print_trace_plan(trace: "Trace", make: Callable[[Any], Any], form: Form) ->
 
 def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, form: Form) -> int:
     """Policies that choose γ along a trace, or on one text, DISCO fitted to its first part."""
-    from specsim import planning as known
-
     if pair.draft is None:
-        log, gamma = known.log_from_trace(pair.target), pair.target.gamma
-        looking = (kind(max_gamma=gamma) for kind in (known.ConfidenceThreshold, known.SVIP))
-        others = known.Goodput(), known.Cascade(), known.Oracle()
-        compared: tuple[known.Policy, ...] = known.Constant(gamma), known.Heuristic(), *looking, *others
+        log, gamma = planning.log_from_trace(pair.target), pair.target.gamma
+        looking = (kind(max_gamma=gamma) for kind in (planning.ConfidenceThreshold, planning.SVIP))
+        others = planning.Goodput(), planning.Cascade(), planning.Oracle()
+        planned = planning.Constant(gamma), planning.Heuristic()
+        compared: tuple[planning.Policy, ...] = *planned, *looking, *others
     elif isinstance(pair.target, specsim.models.Model):
         text = specsim.draft_log(pair.target, pair.draft, LENGTH if tokens is None else tokens, rng=seed)
         train, log = text.split(TRAINED)
-        compared = known.every_policy(train, log)
+        compared = planning.every_policy(train, log)
     else:
         raise ValueError("--policies: give two models, such as ngram, or a trace")
     runs = specsim.simulate_policies(log, compared, draft_cost=c)
@@ -228,9 +226,6 @@ def _print_drafts(
 
 def _candidate(text: str) -> Any:
     """name=alpha,c with a rate, accepted/tested, or the folder of a trace."""
-    from specsim.planning._plan import Candidate
-    from specsim.traces import summarise
-
     name, _, rest = text.partition("=")
     rate, _, ratio = rest.rpartition(",")
     try:
@@ -238,11 +233,12 @@ def _candidate(text: str) -> Any:
             raise ValueError("the name is missing")
         c = real(ratio)
         if Path(rate).is_dir():
-            return Candidate.of_trace(name, summarise(specsim.open_trace(Path(rate))), c)
+            found = specsim.traces.summarise(specsim.open_trace(Path(rate)))
+            return planning.Candidate.of_trace(name, found, c)
         if "/" in rate and ":" not in rate:
             accepted, tested = map(whole_of, rate.split("/", 1))
-            return Candidate.of_counts(name, accepted, tested, c)
-        return Candidate.of_rate(name, _alpha(rate)[0], c)
+            return planning.Candidate.of_counts(name, accepted, tested, c)
+        return planning.Candidate.of_rate(name, _alpha(rate)[0], c)
     except ValueError as error:
         raise ValueError(f"draft {text!r}: expected name=alpha,c such as small=0.75,0.02 ({error})") from None
 
@@ -270,8 +266,6 @@ def simulate_batch(
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Simulate a server that decodes many requests at once: latency, goodput and capacity."""
-    from specsim.planning import RequestLog, sweep_batch
-    from specsim.planning import simulate_batch as simulate
     from specsim.planning._batch._policies import policy_named
 
     values = locals()
@@ -281,7 +275,7 @@ def simulate_batch(
     acceptance, said, measured_with = _acceptance(alpha, lengths)
     settings: dict[str, Any] = {
         "rate": rate,
-        "log": None if log is None else RequestLog.read(log),
+        "log": None if log is None else planning.RequestLog.read(log),
         "alpha": acceptance,
         "prompt": None if prompt is None else _length("prompt", prompt),
         "output": None if output is None else _length("output", output),
@@ -297,24 +291,23 @@ def simulate_batch(
         refuse(simulate_batch, values, why, "executor")
         if rate is None and log is None:
             form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
-        code = print_result(simulate(cost, chosen, **work), form)
+        code = print_result(planning.simulate_batch(cost, chosen, **work), form)
     else:
         swept = option.settings_of(over, _values, "rate=1,10")
-        code = print_result(sweep_batch(cost, chosen, over=swept, executor=executor, **work), form)
+        found = planning.sweep_batch(cost, chosen, over=swept, executor=executor, **work)
+        code = print_result(found, form)
     if said and form.is_text:
         print(said)
     return code
 
 
 def _cost(name: str | None, measured: str | None) -> Any:
-    from specsim.planning import BatchCost, PassTime, preset
-
     if measured is None:
-        return preset("llama-8b" if name is None else name)
+        return planning.preset("llama-8b" if name is None else name)
     if name is not None:
         raise ValueError("--preset and --measured: give only one")
     file, draft_ms = _passes(measured)
-    return BatchCost(PassTime.read(file), PassTime(fixed=draft_ms / 1e3))
+    return planning.BatchCost(planning.PassTime.read(file), planning.PassTime(fixed=draft_ms / 1e3))
 
 
 def _passes(measured: str) -> tuple[Path, float]:
@@ -330,7 +323,6 @@ def _passes(measured: str) -> tuple[Path, float]:
 
 def _acceptance(alpha: str | None, lengths: str | None) -> tuple[Any, str, int | None]:
     """What --alpha or --lengths say of acceptance, as `_alpha` does."""
-    from specsim.planning import Beta, LoggedLengths
     from specsim.planning._meanings import shares_of
 
     if lengths is not None:
@@ -342,21 +334,22 @@ def _acceptance(alpha: str | None, lengths: str | None) -> tuple[Any, str, int |
                 raise ValueError(f"{lengths}: no histogram of accepted lengths; give a log that has one")
             if found.contradictions:
                 raise ValueError(found.contradictions[0])
-            logged = LoggedLengths(found.lengths)
+            counts = found.lengths
         else:
-            logged = LoggedLengths([_number("lengths", one, whole_of) for one in lengths.split(",")])
+            counts = tuple(_number("lengths", one, whole_of) for one in lengths.split(","))
+        logged = planning.LoggedLengths(counts)
         return logged, "", len(logged.survival)
     if alpha is None:
         return None, "", None
     kind, _, rest = alpha.partition(":")
     if kind == "by-position":
-        return LoggedLengths.of_shares(shares_of(rest)), *_alpha(alpha)[1:]
+        return planning.LoggedLengths.of_shares(shares_of(rest)), *_alpha(alpha)[1:]
     if kind != "beta":
         return _alpha(alpha)
     rates = [_number("alpha", one, real) for one in rest.split(",")]
     if len(rates) != 2:
         raise ValueError(f"--alpha: {alpha!r} is not of the form beta:MEAN,DEVIATION")
-    return Beta(*rates), "", None
+    return planning.Beta(*rates), "", None
 
 
 def _number(option: str, text: str, read: Any) -> Any:
@@ -368,12 +361,12 @@ def _number(option: str, text: str, read: Any) -> Any:
 
 def _length(name: str, text: str) -> Any:
     """A number of tokens, or a distribution of them."""
-    from specsim.planning import Geometric
-
     kind, colon, mean = text.partition(":")
     if colon and kind != "geometric":
         raise ValueError(f"--{name}: {text!r} is neither a number of tokens nor geometric:MEAN")
-    return _number(name, mean, lambda one: Geometric(real(one))) if colon else _number(name, text, whole_of)
+    if not colon:
+        return _number(name, text, whole_of)
+    return _number(name, mean, lambda one: planning.Geometric(real(one)))
 
 
 def _values(name: str, values: list[str]) -> list[Any]:

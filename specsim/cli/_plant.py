@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import specsim
 from specsim.cli._app import app, command
 from specsim.cli._options import REAL, WHOLE, Flag, Gamma, Rule, Seed, given, refuse, whole_numbers
 from specsim.cli._terminal import TEXT, Form, print_result
@@ -42,10 +43,8 @@ def plant(
     if check:
         why = "has no effect with --check, which reads an existing folder"
         refuse(plant, values, why, but=("folder", "check", "dtype", "form"))
-        from specsim.engines import check as check_checkpoints
-
         dtypes = () if dtype is None else dtype.split(",")
-        return print_result(check_checkpoints(folder, dtypes=dtypes, rng=0), form)
+        return print_result(specsim.engines.check(folder, dtypes=dtypes, rng=0), form)
     why = "has no effect without --check; the weights are exact in float32, float16 and bfloat16"
     refuse(plant, values, why, "dtype")
     if form.file is not None or {*form.given} - {"--json"}:
@@ -57,9 +56,7 @@ def plant(
         readers = {"top_k": whole, **dict.fromkeys(("temperature", "top_p", "repetition_penalty"), real)}
         options["generation_config"] = read_options("--generation-config", generation_config, readers)
     options["formats"] = None if format is None else format.split(",")
-    from specsim import plant as plant_checkpoints
-
-    made = plant_checkpoints(folder, **given(options))
+    made = specsim.plant(folder, **given(options))
     print(json.dumps(made.to_dict(), allow_nan=False) if form.as_json else _summary(made))
     return 0
 
@@ -97,7 +94,6 @@ def serve(
     """Serve a target with a draft over an OpenAI-compatible API, until interrupted.
 
     A correct server, or one with a known bug (--mistake), to try audits on."""
-    from specsim import open_planted
     from specsim.engines._planted.served_pair import ngram_pair
     from specsim.engines._server.decoding import Decoder
     from specsim.engines._server.http import Server
@@ -105,7 +101,7 @@ def serve(
     values = locals()
     if plain:
         refuse(serve, values, "has no effect with --plain, which has no draft", "rule", "gamma")
-    pair = ngram_pair() if source == "ngram" else open_planted(source)
+    pair = ngram_pair() if source == "ngram" else specsim.open_planted(source)
     decoder = Decoder(pair, rule=rule, gamma=gamma, mistake=mistake, speculative=not plain, seed=seed)
     check_count("port", port, 0, 65535)
     with Server(decoder, host, port) as server:

@@ -16,6 +16,7 @@ from specsim.cli._options import draft_of, gamma_for, given, models_of, pair_of,
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, show
 from specsim.core._files import write_text
 from specsim.core._numbers import exact
+from specsim.core._tables import NONE, Listing, Table, span
 
 #: The files that --out writes.
 WRITTEN = ("comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.svg")
@@ -138,17 +139,14 @@ def _check_no_seed(trace: Any, seed: int | None, why: str) -> None:
 
 def _print_one_token(trace: Any, rule: str, form: Form) -> int:
     """Where nothing was drafted β is all that is known, and so the standard rule with one drafted token."""
-    from specsim.core._tables import Listing, Table, span
-    from specsim.rules import get
-    from specsim.traces import summarise
     from specsim.traces._summary import TraceBounds
 
-    if str(get(rule)) != "standard":
+    if str(specsim.rules.get(rule)) != "standard":
         raise ValueError(
             f"{trace.path}: nothing was drafted, so only the standard rule can be bounded; {rule} needs "
             "drafted tokens"
         )
-    found = summarise(trace)
+    found = specsim.traces.summarise(trace)
     assert isinstance(found, TraceBounds)
     low, high = found.one_token
     bounds = {"α context": found.alpha_context, "tokens per step, γ = 1": found.one_token}
@@ -234,8 +232,6 @@ def generate(
     if not form.is_text:  # of both as JSON, else the steps of the first
         both_of = {"speculative": speculative.to_dict(), "plain": plain.to_dict()}
         return print_result(speculative, form, both_of)
-    from specsim.core._tables import NONE, Table
-
     print(prompt + bytes(speculative.tokens).decode(errors="replace"))
     beside = plain.table()
     rows = [(name, value, beside.get(name, NONE)) for name, value in speculative.table().items()]
@@ -276,16 +272,12 @@ def compare(
     work: dict[str, Any] = {"steps": steps, "rng": seed, "threads": threads}
     found: Any
     if method is None:
-        from specsim import compare as compare_rules
-
         shape = {"gamma": gamma_for(both, gamma), "drafts": drafts}
         shown = "lines" if sweep else None
-        found = compare_rules(both, rules=rule, sweep=sweep, progress=shown, **given(shape | work))
+        found = specsim.compare(both, rules=rule, sweep=sweep, progress=shown, **given(shape | work))
     else:
-        from specsim.planning import compare_methods
-
-        work |= {"batch": batch, "context": context}
-        found = compare_methods(both, methods=None if method == ["all"] else method, **given(work))
+        work |= {"batch": batch, "context": context, "methods": None if method == ["all"] else method}
+        found = specsim.planning.compare_methods(both, **given(work))
     code = print_result(found, form)
     if out is not None:
         _write_comparison(out, found, vocab_size or 1000, 0.8 if overlap is None else overlap)
@@ -309,14 +301,13 @@ def warm(*, threads: option.Threads = None) -> int:
 
 def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) -> None:
     """comparison.json, and the two pictures; drafts are compared on a pair of pmfs, whatever the source."""
-    from specsim import acceptance_by_drafts
     from specsim.core._plotting import save_figure
     from specsim.core.distributions import synthetic_pair
     from specsim.simulation._comparison import drafts_figure, pareto_figure
 
     write_text(out / "comparison.json", json.dumps(found.to_dict(), allow_nan=False))
     pair = synthetic_pair("zipf", vocab_size, overlap, rng=0)
-    acceptance = acceptance_by_drafts(*pair, rng=found.provenance.root)
+    acceptance = specsim.acceptance_by_drafts(*pair, rng=found.provenance.root)
     figures = {
         "pareto": pareto_figure(found),
         "drafts": drafts_figure(acceptance, f"Zipf pair, V = {vocab_size:,}, Σ min(p, q) = {overlap:g}"),

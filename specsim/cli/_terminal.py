@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO
 from cyclopts import Group, Parameter
 
 from specsim.cli._options import HELP, WORDS
-from specsim.core._files import read_table
+from specsim.core._files import make_folder, probe_file, read_table, write_text
+from specsim.core._tables import Shown, to_rich
+from specsim.core._verdicts import Judged
 
 if TYPE_CHECKING:
-    from specsim.core._tables import Shown
-    from specsim.core._verdicts import Judged
     from specsim.traces._reader import Trace
 
 #: The options of all commands that print a result.
@@ -84,8 +84,6 @@ class Form:
         """Make the folder `out`, if any, before the work. Raises ValueError if a file would be replaced."""
         if out is None:
             return
-        from specsim.core._files import make_folder
-
         make_folder(out)
         written = [os.path.realpath(out / name) for name in names]
         if self.file is not None and os.path.realpath(self.file) in written:
@@ -96,8 +94,6 @@ class Form:
         if len(self.given) > 1:
             raise ValueError(f"{self.given[0]} and {self.given[1]}: give only one")
         if self.file is not None:
-            from specsim.core._files import probe_file
-
             if self.file.suffix not in self.endings:
                 self.check_no_picture("this result")
                 *most, last = self.endings
@@ -108,7 +104,7 @@ class Form:
                 said = "this command names the file twice; give the result (--save, -o) another"
                 raise ValueError(f"{self.file}: {said}")  # which would replace it
 
-    def write(self, result: "Shown") -> None:
+    def write(self, result: Shown) -> None:
         """Write `result` to the file that was asked for, if any."""
         if self.file is None:
             return
@@ -124,8 +120,6 @@ class Form:
                 result.plot(figure.subplots())  # type: ignore[attr-defined]  # a PictureForm was asked for
                 save_figure(figure, self.file)
         else:
-            from specsim.core._files import write_text
-
             tell = {".csv": "to_csv", ".md": "to_markdown", ".tex": "to_latex"}.get(self.file.suffix)
             text = getattr(result, tell)() if tell else _document(result, self.file.suffix)
             write_text(self.file, text.rstrip("\n") + "\n")
@@ -174,15 +168,13 @@ def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
     elif form.as_markdown or form.as_latex:
         print(result.to_markdown() if form.as_markdown else result.to_latex())
     else:
-        from specsim.core._tables import to_rich
-
         short = result.brief() if result.long and not form.verbose else result.parts()
         show(*to_rich([result.in_a_line()] if form.quiet else short))
     form.write(result)
     return int(getattr(result, "exit_code", 3 if getattr(result, "interrupted", False) else 0))
 
 
-def _document(result: "Shown", ending: str) -> str:
+def _document(result: Shown, ending: str) -> str:
     """A result as JSON, JUnit XML or, with the command that made it, a page."""
     from specsim.core._report import json_of, junit_of, page_of
 
@@ -192,12 +184,10 @@ def _document(result: "Shown", ending: str) -> str:
     return {".json": json_of, ".xml": junit_of}[ending](result)
 
 
-def print_judged(result: "Judged", form: Form, out: Path | None, name: str, more: str = "") -> int:
+def print_judged(result: Judged, form: Form, out: Path | None, name: str, more: str = "") -> int:
     """Print a result with a verdict, and write its report to the folder `out`; return its exit code."""
     code = print_result(result, form)
     if out is not None:
-        from specsim.core._files import write_text
-
         for ending in (".json", ".html", ".xml"):
             write_text(out / f"{name}{ending}", _document(result, ending))
         if form.is_text:

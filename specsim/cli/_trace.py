@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import specsim
+from specsim import decoding
 from specsim.cli import _options as option
 from specsim.cli._app import command, trace_app
 from specsim.cli._options import models_of, refuse, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, written
 from specsim.core._json import printable
+from specsim.core._tables import Listing
 
 
 @command(trace_app, name="import")
@@ -22,17 +25,13 @@ def trace_import(
     dtype: option.Dtype = "float32",
 ) -> None:
     """Convert a log of p and q to a trace; docs/importing-logs.md describes the formats."""
-    from specsim.traces._importing import import_trace
-
-    trace = import_trace(source, out, draft=draft, format=format, vocab_size=vocab_size, dtype=dtype)
-    print(written(trace))
+    how: dict[str, Any] = {"draft": draft, "format": format, "vocab_size": vocab_size, "dtype": dtype}
+    print(written(specsim.traces.import_trace(source, out, **how)))
 
 
 @command(trace_app, name="info")
 def trace_info(path: option.Folder = None, *, form: Form = TEXT) -> int:
     """Describe a trace, and check the checksum of every row."""
-    from specsim.core._tables import Listing
-
     trace = trace_of(path)
     shards = trace.verify()
     lines = [f"{one.name}  {one.num_rows:,} rows  {'ok' if one.ok else one.damage}" for one in shards]
@@ -111,15 +110,11 @@ def trace_audit(
     if path is not None and path.is_dir():  # of JSON Lines, and no trace
         is_served = not (path / "manifest.json").exists() and any(path.glob("*.jsonl"))
     if path is not None and is_served:
-        from specsim import audit_served
-
         refuse(trace_audit, values, f"has no effect on {path}, a log of served responses", "lenience")
-        return print_result(audit_served(path, **option.given(of_served), rng=seed), form)
-    from specsim.traces import audit_log
-
+        return print_result(specsim.audit_served(path, **option.given(of_served), rng=seed), form)
     refuse(trace_audit, values, "has no effect on a trace; it is for logs of served responses", *of_served)
     lenience = 1.0 if lenience is None else lenience
-    return print_result(audit_log(trace_of(path), lenience=lenience, rng=seed), form)
+    return print_result(specsim.traces.audit_log(trace_of(path), lenience=lenience, rng=seed), form)
 
 
 @command(trace_app, name="record")
@@ -143,14 +138,12 @@ def trace_record(
     seed: option.Seed = None,
 ) -> None:
     """Decode speculatively, with n-grams or two Hugging Face models, and log the drafts with p and q."""
-    from specsim.decoding import record, record_hf
-
     values = locals()
     layout: dict[str, Any] = {"gamma": gamma, "rule": rule, "dtype": dtype, "top": top, "rng": seed}
     if target is None:
         own = ("draft", "prompts", "max_new_tokens", "temperature", "top_k", "top_p", "device")
         refuse(trace_record, values, "has no effect without --target", *own)
-        trace = record(path, *models_of(models), steps=steps, **layout)
+        trace = decoding.record(path, *models_of(models), steps=steps, **layout)
         done = written(trace)
     else:
         from specsim.decoding._recording.huggingface import read_prompts
@@ -161,6 +154,6 @@ def trace_record(
         texts = read_prompts(prompts)
         sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "device": device}
-        trace = record_hf(path, target, draft, texts, **sampling, **layout, **limits)
+        trace = decoding.record_hf(path, target, draft, texts, **sampling, **layout, **limits)
         done = written(trace, len(texts))
     print(f"{done} (seed {trace.provenance['root']})")
