@@ -1,7 +1,8 @@
 """Checks of arguments that several packages share."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from numbers import Real
 from operator import index
 from typing import Any
@@ -12,6 +13,15 @@ from specsim.core._numbers import whole
 
 #: Steps, positions and tokens are numbered in 64 bits.
 MOST = 2**63 - 1
+
+
+@contextmanager
+def said_of(what: object) -> Iterator[None]:
+    """Within this, what is wrong with a value is said of `what`."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from specsim.core._checks import said_of
 from specsim.core._numbers import real
 from specsim.core._registry import suggestion
 
@@ -120,10 +121,8 @@ def read_options(owner: str, text: str, readers: Mapping[str, Callable[[str], An
             raise _unknown(owner, name, readers)
         if name in values:
             raise ValueError(f"{owner}: parameter {name} is given twice; give it once")
-        try:
+        with said_of(f"{owner}: {name}"):
             values[name] = readers[name](value)
-        except ValueError as error:
-            raise ValueError(f"{owner}: {name}: {error}") from None
     return values
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
+from specsim.core._checks import check_between, check_count, said_of
 from specsim.core._files import PathLike, read_cells
 from specsim.core._numbers import real, whole
 from specsim.core._plotting import Axes, axes_or_new
@@ -51,15 +51,13 @@ class MeasuredStep:
     def read(cls, path: PathLike, draft: float, batch: int = 1) -> "MeasuredStep":
         """Read the passes of one batch from a CSV file with the columns batch, tokens (of all) and ms."""
         found = read_cells(path, ("batch", "tokens", "ms"))
-        try:
+        with said_of(path):
             rows = [(whole(row["batch"]), whole(row["tokens"]), row["ms"]) for _, row in found]
             sizes = ", ".join(map(str, sorted({size for size, *_ in rows})))
             rows = [row for row in rows if row[0] == batch]
             if not rows or any(tokens % batch for _, tokens, _ in rows):
                 raise ValueError(f"batch: no passes of {batch} with equal sequences; it has those of {sizes}")
             return cls([tokens // batch for _, tokens, _ in rows], [ms for *_, ms in rows], draft)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
 
     @cached_property
     def passes(self) -> dict[int, Floats]:
@@ -270,12 +268,10 @@ def read_texts(trace: Trace) -> dict[int, Text]:
     kinds = [("draft", 1), *(("target", tokens) for tokens in range(1, stride + 1))]
     seconds, counts = defaultdict[Any, list[float]](list), defaultdict[int, Floats](lambda: np.zeros(stride))
     for line, row in read_cells(file, ("text", "model", "tokens", "seconds")):
-        try:
+        with said_of(f"{file}:{line}"):
             time, kind = real(row["seconds"]), (row["model"], whole(row["tokens"]))
             check_between("seconds", time, 0.0, float("inf"), "time", "()")
             seconds[whole(row["text"]), kind].append(time)
-        except ValueError as error:
-            raise ValueError(f"{file}:{line}: {error}") from None
     for columns, _ in trace.scan():
         reached = reached_rows(columns.accepted, stride)
         for text, step in zip(columns.context[::stride].tolist(), reached, strict=True):

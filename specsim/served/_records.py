@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from specsim.core._checks import said_of
 from specsim.core._files import open_file, read_table
 from specsim.core._lines import LONGEST, log_files, read_line, split_lines
 from specsim.served._prometheus import SERIES, read_series
@@ -206,10 +207,8 @@ class _Texts:
             self._totals[self._format, key] = record
 
     def _add_series(self, place: str, line: str) -> bool:
-        try:
+        with said_of(place):
             found = read_series(line, NAMED)
-        except ValueError as error:
-            raise ValueError(f"{place}: {error}") from None
         if found is None:
             return False
         engine, counted = found.engine or found.name.partition("_")[0], NAMED[found.name]

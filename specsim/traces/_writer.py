@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_choice, check_count, check_unmasked
+from specsim.core._checks import check_choice, check_count, check_unmasked, said_of
 from specsim.core._files import check_new_folder, make_folder
 from specsim.core._tensors import save_tensors
 from specsim.core._types import MOST_TOKENS
@@ -368,11 +368,8 @@ def _as_json(facts: dict[str, Any]) -> dict[str, Any]:
             return value.item()
         raise TypeError(f"provenance: JSON cannot hold a {type(value).__name__}; give numbers and text")
 
-    try:
-        plain: dict[str, Any] = json.loads(json.dumps(facts, allow_nan=False, default=number))
-    except ValueError as error:
-        raise ValueError(f"provenance: {error}") from None
-    return plain
+    with said_of("provenance"):
+        return json.loads(json.dumps(facts, allow_nan=False, default=number))
 
 
 def check_new_trace(path: str | Path) -> None:

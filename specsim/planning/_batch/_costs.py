@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
+from specsim.core._checks import check_between, check_count, said_of
 from specsim.core._files import PathLike, read_columns, read_table
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
@@ -51,8 +52,6 @@ class PassTime:
         """Fit n ≥ 3 measured passes by non-negative least squares; each column is [n], counts ≥ 1.
 
         Raises ValueError for columns of other lengths, for other counts, and for collinear ones."""
-        from scipy.optimize import nnls
-
         given = {"sequences": sequences, "tokens": tokens, "milliseconds": milliseconds}
         columns = {name: np.asarray(one, dtype=np.float64) for name, one in given.items()}
         rows = columns["sequences"]
@@ -67,7 +66,8 @@ class PassTime:
         scale = np.abs(design).max(axis=0)
         if np.linalg.matrix_rank(design / scale) < 3:
             raise ValueError("sequences and tokens: their coefficients are not determined; vary both of them")
-        return cls(*(nnls(design / scale, columns["milliseconds"] / 1e3)[0] / scale).tolist())
+        found, _ = scipy.optimize.nnls(design / scale, columns["milliseconds"] / 1e3)
+        return cls(*(found / scale).tolist())
 
     @classmethod
     def read(cls, path: PathLike) -> "PassTime":
@@ -76,10 +76,8 @@ class PassTime:
         if len({*found["batch"]}) == 1:
             one = f"'specsim plan --measured {path},MS --batch {found['batch'][0]:g}'"
             raise ValueError(f"{path}: every pass has one batch; measure others too, or plan for it: {one}")
-        try:
+        with said_of(path):
             return cls.fit(*found.values())
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
 
     def seconds(self, sequences: int, tokens: int, context: float = 0.0) -> float:
         """The time over `tokens` of `sequences` with `context` cached tokens, both summed over sequences."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from specsim.core._arguments import checked
+from specsim.core._checks import said_of
 from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name, written
 from specsim.core._registry import check_known
@@ -112,9 +113,7 @@ def policy_named(text: str) -> AnyPolicy:
     check_known("policy", name, ("none", *KINDS))
     kind = KINDS.get(name, Constant)
     sent = SERVED[kind][1] if name != "none" else ()
-    try:
+    with said_of(f"policy: {text!r}"):
         readers = {one: real if one in kind.probabilities else whole for one in sent}
         values = {} if given is None else read_options(name, given, readers)
         return Constant(0) if name == "none" else kind(**values)
-    except ValueError as error:
-        raise ValueError(f"policy: {text!r}: {error}") from None

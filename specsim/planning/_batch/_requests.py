@@ -7,10 +7,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
+from specsim.core._checks import check_between, check_count, said_of
 from specsim.core._files import PathLike, read_columns
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
@@ -63,10 +64,8 @@ class Beta:
 
     def rates(self, u: Floats) -> Floats:
         """The rates at these uniforms."""
-        from scipy.special import betaincinv
-
         size = self.mean * (1.0 - self.mean) / self.deviation**2 - 1.0
-        return np.asarray(betaincinv(self.mean * size, (1.0 - self.mean) * size, u))
+        return np.asarray(scipy.special.betaincinv(self.mean * size, (1.0 - self.mean) * size, u))
 
 
 @checked
@@ -139,10 +138,8 @@ class RequestLog:
     def read(cls, path: PathLike) -> "RequestLog":
         """Read a CSV file with the columns arrival (seconds), prompt and output (tokens), in any order."""
         found = read_columns(path, COLUMNS)
-        try:
+        with said_of(path):
             return cls(**found)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
 
 
 def _check_rows(name: str, column: Floats, right: np.typing.NDArray[np.bool_], wanted: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specsim.core._checks import said_of
 from specsim.core._json import RefusedError
 from specsim.core._lines import decode_line
 from specsim.core._types import Floats, Ints
@@ -138,10 +139,8 @@ def _parse_texts(record: dict[str, Any], place: str, tokens: Tokens) -> Iterator
             ids = choice.get("prompt_token_ids") or record.get("prompt_token_ids") or [None] * len(prompt)
             yield Text(place, document, True, _read_prompt(prompt, ids, place, tokens))
             continue
-        try:
+        with said_of(place):
             logged = _responses.read_logprobs(choice)
-        except ValueError as error:
-            raise ValueError(f"{place}: {error}") from None
         if alone := logged is None and "token" in record:
             logged = _responses.read_content([record])
         if logged is None:
