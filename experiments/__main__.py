@@ -13,7 +13,7 @@ from experiments._kept import KEPT, PAGES, keep, page_of, renewed, write_page
 from experiments._tables import table
 from specsim.cli import run_app
 from specsim.cli._app import default, ending
-from specsim.cli._options import WHOLE, Executor, Flag
+from specsim.cli._options import HELP, WHOLE, Flag
 
 PROGRAM = "python -m experiments"
 app = App(
@@ -30,7 +30,7 @@ def experiments(
     fast: Flag = False,
     out: Path | None = None,
     seed: Annotated[int, WHOLE] = 0,
-    executor: Executor = None,
+    executor: Annotated[str | None, HELP["executor"]] = None,
     keep_rows: Annotated[bool, Parameter(name="--keep", negative="")] = False,
     only: Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)] = None,
     pages: Flag = False,

@@ -11,6 +11,8 @@ from specsim.core._files import read_table
 
 #: Of the help of commands their options, and of commands and groups of them its end: examples, exit codes.
 COMMANDS = read_table("commands")
+#: The help of options that several commands share, mostly by their names.
+WORDS: dict[str, str] = read_table("options")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -82,12 +84,14 @@ def default(group: App) -> Callable[[Function], Function]:
 
 
 def about(function: Callable[..., Any]) -> str:
-    """Return what a docstring says above its Args, and join their lines, which help would break; those of the
-    table follow."""
+    """Return what a docstring says above its Args, and join their lines, which help would break. Without Args
+    it gets those of the tables."""
     above, _, text = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
     above = "\n\n".join(" ".join(one.split()) for one in above.split("\n\n"))
     options = [re.sub(r"\n {8}", " ", text)] * bool(text)
-    own = COMMANDS.get(function.__name__, {}).get("options", {})
-    options += [f"    {name}: {said}" for name, said in own.items()]
+    if not options:
+        said = {name: WORDS[name] for name in inspect.signature(function).parameters if name in WORDS}
+        said |= COMMANDS.get(function.__name__, {}).get("options", {})
+        options = [f"    {name}: {words}" for name, words in said.items()]
     function.__doc__ = "\n".join([above, *["", "Args:"] * bool(options), *options])
     return above

@@ -11,8 +11,9 @@ import specsim
 from specsim import engines
 from specsim.cli import _options as option
 from specsim.cli._app import audit_app, command
-from specsim.cli._options import HELP, REAL, WHOLE, given, refuse
+from specsim.cli._options import HELP, REAL, WHOLE, Real, Whole, given, refuse
 from specsim.cli._terminal import TEXT, Form, print_judged
+from specsim.core._checks import said_of
 from specsim.core._files import read_text
 from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name
@@ -42,7 +43,6 @@ WORDS = "unseeded", "unequal", "shared", "mixed", "defaults"
 
 SERVER = option.WORDS["server"]
 NAMES = option.WORDS["engines"] + SERVER
-Checkpoint = Annotated[Path, HELP["planted"]]
 Out = Annotated[Path | None, HELP["engine_out"]]
 
 
@@ -67,10 +67,8 @@ class Asked:
             if bool(equals) is not (name in VALUES):
                 example = f"{name}=2" if name in VALUES else name
                 raise ValueError(f"--requests: {part!r} is not of the form {example}")
-            try:
+            with said_of(f"--requests: {part!r}"):
                 found[name] = VALUES[name](value) if equals else 1
-            except ValueError as error:
-                raise ValueError(f"--requests: {part!r}: {error}") from None
         values = asdict(self) | {"stop": () if self.stop is None else (self.stop,)}
         values |= {"logprobs": found.pop("logprobs", 0), "stop_ids": found.pop("stop_id", ())}
         values |= {name: found.pop(name) for name in VALUES if name in found and name != "texts"}
@@ -103,13 +101,13 @@ ASKED, ANY_SERVER, ANY_ENGINE = Asked(), Server(), Engine()
 def audit_engine(
     engine: Annotated[str, Parameter(help=NAMES + option.WORDS["or_texts"])],
     *,
-    planted: Checkpoint,
+    planted: Path,
     tokens: Annotated[int, WHOLE] = 100_000,
     asked: Asked = ASKED,
     speculative: bool = True,
     opened: Engine = ANY_ENGINE,
-    time: option.Time = None,
-    seed: option.Seed = None,
+    time: Real = None,
+    seed: Whole = None,
     out: Out = None,
     form: Form = TEXT,
 ) -> int:
@@ -158,12 +156,12 @@ def audit_engine(
 def audit_matrix(
     engine: Annotated[str, Parameter(help=f"{NAMES}.")],
     *,
-    planted: Checkpoint,
+    planted: Path,
     without: str | None = None,
     battery: str = "mid",
-    tokens: Annotated[int | None, WHOLE] = None,
+    tokens: Whole = None,
     opened: Engine = ANY_ENGINE,
-    seed: option.Seed = None,
+    seed: Whole = None,
     out: Out = None,
     form: Form = TEXT,
 ) -> int:
@@ -184,8 +182,8 @@ def audit_servers(
     tokens: Annotated[int, WHOLE] = 200_000,
     asked: Asked = ASKED,
     server: Server = ANY_SERVER,
-    time: option.Time = None,
-    seed: option.Seed = None,
+    time: Real = None,
+    seed: Whole = None,
     out: Out = None,
     form: Form = TEXT,
 ) -> int:

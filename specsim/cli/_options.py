@@ -10,8 +10,8 @@ from cyclopts import Parameter
 
 import specsim
 from specsim import models
+from specsim.cli._app import WORDS
 from specsim.core import _numbers
-from specsim.core._files import read_table
 from specsim.core._parameters import check_parameters, read_options
 from specsim.models import Pair
 
@@ -19,8 +19,8 @@ from specsim.models import Pair
 #: with NaN and infinity the library says.
 WHOLE = Parameter(converter=lambda _, tokens: _numbers.whole(tokens[0].value))
 REAL = Parameter(converter=lambda _, tokens: _numbers.real(tokens[0].value))
-#: The help of each option, in words and as cyclopts takes it.
-WORDS: dict[str, str] = read_table("options")
+Whole, Real = Annotated[int | None, WHOLE], Annotated[float | None, REAL]
+#: The help of an option that has none by its name.
 HELP = {name: Parameter(help=text) for name, text in WORDS.items()}
 #: An option without a value or a "no-" form, and one that may be repeated.
 Flag = Annotated[bool, Parameter(negative="")]
@@ -35,18 +35,10 @@ def shard_of(text: str) -> tuple[int, int]:
     return int(i), int(n)
 
 
-Seed = Annotated[int | None, WHOLE, HELP["seed"]]
 #: Steps that are drawn, where no other number is given.
 STEPS = 100_000  # in options.toml too
-Steps = Annotated[int | None, WHOLE, HELP["steps"]]
-Threads = Annotated[int | None, WHOLE, HELP["threads"]]
-Executor = Annotated[str | None, HELP["executor"]]
-Device = Annotated[str | None, HELP["device"]]
 AuditDevice = Annotated[str | None, HELP["audit_device"]]
 Checkpoint = Annotated[Path | None, Parameter(name=["--checkpoint", "--out"]), HELP["checkpoint"]]
-CheckpointSeconds = Annotated[float | None, REAL, HELP["checkpoint_seconds"]]
-Shard = Annotated[str | None, HELP["shard"]]
-Time = Annotated[float | None, REAL, HELP["time"]]
 
 
 def pair_help(more: str = "") -> str:
@@ -62,18 +54,9 @@ WholePairName = Annotated[str, Parameter(help=WHOLE_PAIR)]
 #: Of commands that need pmfs, or models.
 SmallPairName = Annotated[str, Parameter(help="The pair of p and q (not a trace): " + pair_help())]
 Models = Annotated[str, HELP["models"]]
-VocabSize = Annotated[int | None, WHOLE, HELP["vocab_size"]]
-Overlap = Annotated[float | None, REAL, HELP["overlap"]]
-Level = Annotated[str, HELP["level"]]
-Gamma = Annotated[int, WHOLE, HELP["gamma"]]
 GammaOrTree = Annotated[int | None, WHOLE, HELP["gamma_or_tree"]]
 GammaOfPair = Annotated[int | None, WHOLE, HELP["gamma_of_pair"]]
-Rule = Annotated[str, HELP["rule"]]
-Method = Annotated[str | None, HELP["method"]]
-Widths = Annotated[str | None, Parameter(name="--tree"), HELP["widths"]]
-DraftSampling = Annotated[str | None, HELP["draft_sampling"]]
 Folder = Annotated[Path | None, HELP["folder"]]
-Dtype = Annotated[str, HELP["dtype"]]
 
 
 def whole_numbers(name: str, text: str, example: str) -> list[int]:

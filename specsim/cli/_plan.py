@@ -13,8 +13,9 @@ import specsim
 from specsim import planning
 from specsim.cli import _options as option
 from specsim.cli._app import COMMANDS, app, command
-from specsim.cli._options import ANY_PAIR, HELP, REAL, WHOLE, Seed, Several, given, pair_of, refuse, trace_of
+from specsim.cli._options import ANY_PAIR, REAL, WHOLE, Real, Several, Whole, given, pair_of, refuse, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
+from specsim.core._checks import said_of
 from specsim.core._files import read_cells
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
@@ -41,24 +42,24 @@ if TYPE_CHECKING:
 def plan(
     pair: Annotated[str | None, Parameter(help=f"{ANY_PAIR} Uses its acceptance rates by position.")] = None,
     *,
-    alpha: Annotated[str | None, HELP["alpha"]] = None,
+    alpha: str | None = None,
     draft: Several = None,
     target: str | None = None,
     prompts: Path | None = None,
     temperature: Annotated[float, REAL] = 1.0,
     from_: Annotated[str | None, Parameter(name="--from")] = None,
     speeds: Several = None,
-    c: Annotated[float | None, REAL] = None,
-    c_hat: Annotated[float | None, REAL] = None,
+    c: Real = None,
+    c_hat: Real = None,
     measured: str | None = None,
     batch: Annotated[int, WHOLE] = 1,
-    gamma: Annotated[int | None, WHOLE] = None,
+    gamma: Whole = None,
     target_time: str | None = None,
     step_time: str | None = None,
     max_gamma: Annotated[int, WHOLE] = MOST,
     policies: option.Flag = False,
-    tokens: Annotated[int | None, WHOLE] = None,
-    seed: Seed = None,
+    tokens: Whole = None,
+    seed: Whole = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Find the best γ, its speedup and sensitivity, the best of several drafts, or of several policies."""
@@ -249,20 +250,20 @@ def simulate_batch(
     preset: str | None = None,
     measured: str | None = None,
     policy: str | None = None,
-    alpha: Annotated[str | None, HELP["alpha"]] = None,
+    alpha: str | None = None,
     lengths: str | None = None,
-    rate: Annotated[float | None, REAL] = None,
+    rate: Real = None,
     log: Path | None = None,
     prompt: str | None = None,
     output: str | None = None,
-    max_batch: Annotated[int | None, WHOLE] = None,
+    max_batch: Whole = None,
     prefill: bool = True,
-    requests: Annotated[int | None, WHOLE] = None,
+    requests: Whole = None,
     replications: Annotated[int, WHOLE] = 8,
     over: Several = None,
-    seed: Seed = None,
-    threads: option.Threads = None,
-    executor: option.Executor = None,
+    seed: Whole = None,
+    threads: Whole = None,
+    executor: str | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Simulate a server that decodes many requests at once: latency, goodput and capacity."""
@@ -353,10 +354,8 @@ def _acceptance(alpha: str | None, lengths: str | None) -> tuple[Any, str, int |
 
 
 def _number(option: str, text: str, read: Any) -> Any:
-    try:
+    with said_of(f"--{option}"):
         return read(text)
-    except ValueError as error:
-        raise ValueError(f"--{option}: {error}") from None
 
 
 def _length(name: str, text: str) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import specsim
 from specsim.cli._app import app, command
-from specsim.cli._options import REAL, WHOLE, Flag, Gamma, Rule, Seed, given, refuse, whole_numbers
+from specsim.cli._options import WHOLE, Flag, Real, Whole, given, refuse, whole_numbers
 from specsim.cli._terminal import TEXT, Form, print_result
 from specsim.core._checks import check_count
 from specsim.core._numbers import real, whole
@@ -21,19 +21,19 @@ def plant(
     folder: Path,
     *,
     check: Flag = False,
-    order: Annotated[int | None, WHOLE] = None,
+    order: Whole = None,
     offsets: str | None = None,
-    openers: Annotated[int | None, WHOLE] = None,
-    vocab_size: Annotated[int | None, WHOLE] = None,
+    openers: Whole = None,
+    vocab_size: Whole = None,
     kind: str | None = None,
-    overlap: Annotated[float | None, REAL] = None,
-    context: Annotated[int | None, WHOLE] = None,
+    overlap: Real = None,
+    context: Whole = None,
     format: str | None = None,
     architecture: str | None = None,
     heads: str | None = None,
     generation_config: str | None = None,
     dtype: str | None = None,
-    seed: Annotated[int | None, WHOLE] = None,
+    seed: Whole = None,
     form: Form = TEXT,
 ) -> int:
     """Make a target and a draft, real transformers with known next-token distributions, or check them.
@@ -83,13 +83,13 @@ def _summary(made: "Planted") -> str:
 def serve(
     source: str = "ngram",
     *,
-    rule: Rule = "standard",
-    gamma: Gamma = 4,
+    rule: str = "standard",
+    gamma: Annotated[int, WHOLE] = 4,
     mistake: str | None = None,
     plain: Flag = False,
     host: str = "127.0.0.1",
     port: Annotated[int, WHOLE] = 8000,
-    seed: Seed = None,
+    seed: Whole = None,
 ) -> None:
     """Serve a target with a draft over an OpenAI-compatible API, until interrupted.
 

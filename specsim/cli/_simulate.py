@@ -14,6 +14,7 @@ from specsim.cli import _options as option
 from specsim.cli._app import app, command
 from specsim.cli._options import draft_of, gamma_for, given, models_of, pair_of, refuse
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, show
+from specsim.core._checks import said_of
 from specsim.core._files import write_text
 from specsim.core._numbers import exact
 from specsim.core._tables import NONE, Listing, Table, span
@@ -28,22 +29,22 @@ OWN_RULE = "has no effect with --method, which has its own rule and draft"
 def simulate(
     pair: Annotated[str, Parameter(help=option.ANY_PAIR + option.WORDS["or_result"])] = "ngram",
     *,
-    vocab_size: option.VocabSize = None,
-    overlap: option.Overlap = None,
-    rule: option.Rule = "standard",
+    vocab_size: option.Whole = None,
+    overlap: option.Real = None,
+    rule: str = "standard",
     gamma: option.GammaOfPair = None,
-    tree: option.Widths = None,
-    draft_sampling: option.DraftSampling = None,
-    method: option.Method = None,
+    tree: str | None = None,
+    draft_sampling: str | None = None,
+    method: str | None = None,
     over: option.Several = None,
-    steps: option.Steps = None,
-    seed: option.Seed = None,
-    threads: option.Threads = None,
-    executor: option.Executor = None,
+    steps: option.Whole = None,
+    seed: option.Whole = None,
+    threads: option.Whole = None,
+    executor: str | None = None,
     checkpoint: option.Checkpoint = None,
-    checkpoint_seconds: option.CheckpointSeconds = None,
-    shard: option.Shard = None,
-    device: option.Device = None,
+    checkpoint_seconds: option.Real = None,
+    shard: str | None = None,
+    device: str | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Draw speculative steps, and print α, tokens per step and the closed form.
@@ -99,10 +100,8 @@ def _values(name: str, values: list[str]) -> list[Any]:
     """The values of a setting, which are numbers but for rules."""
     if name == "rule":
         return values
-    try:
+    with said_of(f"--over: {name}"):
         numbers = [exact(value) for value in values]
-    except ValueError as error:
-        raise ValueError(f"--over: {name}: {error}") from None
     wholes = name in ("gamma", "top_k")
     return [int(one) if wholes and one.denominator == 1 else float(one) for one in numbers]
 
@@ -164,14 +163,14 @@ def replay(
     *,
     step: Annotated[int, option.WHOLE],
     seed: Annotated[int, option.WHOLE],
-    vocab_size: option.VocabSize = None,
-    overlap: option.Overlap = None,
-    rule: option.Rule = "standard",
+    vocab_size: option.Whole = None,
+    overlap: option.Real = None,
+    rule: str = "standard",
     gamma: option.GammaOfPair = None,
-    tree: option.Widths = None,
-    draft_sampling: option.DraftSampling = None,
+    tree: str | None = None,
+    draft_sampling: str | None = None,
     case: str | None = None,
-    level: option.Level = "quick",
+    level: str = "quick",
     device: option.AuditDevice = None,
     form: Form = TEXT,
 ) -> int:
@@ -196,14 +195,14 @@ def generate(
     *,
     prompt: str = "import ",
     max_new_tokens: Annotated[int, option.WHOLE] = 200,
-    rule: option.Rule = "standard",
+    rule: str = "standard",
     gamma: option.GammaOrTree = None,
-    tree: option.Widths = None,
-    draft_sampling: option.DraftSampling = None,
+    tree: str | None = None,
+    draft_sampling: str | None = None,
     drafting: str = "sample",
-    method: option.Method = None,
-    eos: Annotated[int | None, option.WHOLE] = None,
-    seed: option.Seed = None,
+    method: str | None = None,
+    eos: option.Whole = None,
+    seed: option.Whole = None,
     form: Form = TEXT,
 ) -> int:
     """Decode speculatively, and print the text and its statistics beside those of plain decoding."""
@@ -247,17 +246,17 @@ def compare(
     pair: option.WholePairName = "ngram",
     *,
     rule: option.Several = None,
-    vocab_size: option.VocabSize = None,
-    overlap: option.Overlap = None,
+    vocab_size: option.Whole = None,
+    overlap: option.Real = None,
     gamma: option.GammaOfPair = None,
-    drafts: Annotated[int | None, option.WHOLE] = None,
-    steps: Annotated[int | None, option.WHOLE] = None,
+    drafts: option.Whole = None,
+    steps: option.Whole = None,
     sweep: option.Flag = False,
     method: Annotated[list[str] | None, Parameter(name=("--method", "--methods"), negative="")] = None,
-    batch: Annotated[int | None, option.WHOLE] = None,
-    context: Annotated[int | None, option.WHOLE] = None,
-    seed: option.Seed = None,
-    threads: option.Threads = None,
+    batch: option.Whole = None,
+    context: option.Whole = None,
+    seed: option.Whole = None,
+    threads: option.Whole = None,
     out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
@@ -287,7 +286,7 @@ def compare(
 
 
 @command(app)
-def warm(*, threads: option.Threads = None) -> int:
+def warm(*, threads: option.Whole = None) -> int:
     """Compile the kernels of rules and audits now, on all cores, and keep them for later commands."""
     from specsim.rules import get, names
     from specsim.simulation._compiling import KINDS, compile_rules

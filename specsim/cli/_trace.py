@@ -21,8 +21,8 @@ def trace_import(
     out: Path,
     draft: Path | None = None,
     format: str | None = None,
-    vocab_size: Annotated[int | None, option.WHOLE] = None,
-    dtype: option.Dtype = "float32",
+    vocab_size: option.Whole = None,
+    dtype: str = "float32",
 ) -> None:
     """Convert a log of p and q to a trace; docs/importing-logs.md describes the formats."""
     how: dict[str, Any] = {"draft": draft, "format": format, "vocab_size": vocab_size, "dtype": dtype}
@@ -93,10 +93,10 @@ def trace_alpha(
 def trace_audit(
     path: Path | None = None,
     *,
-    lenience: Annotated[float | None, option.REAL] = None,
+    lenience: option.Real = None,
     logprobs: str | None = None,
-    temperature: Annotated[float | None, option.REAL] = None,
-    tolerance: Annotated[float | None, option.REAL] = None,
+    temperature: option.Real = None,
+    tolerance: option.Real = None,
     seed: Annotated[int, option.WHOLE] = 0,
     form: Form = TEXT,
 ) -> int:
@@ -121,21 +121,21 @@ def trace_audit(
 def trace_record(
     path: Path,
     *,
-    models: option.Models = "ngram",
+    models: str = "ngram",
     steps: Annotated[int, option.WHOLE] = 1000,
     target: str | None = None,
     draft: str | None = None,
     prompts: Path | None = None,
     max_new_tokens: Annotated[int, option.WHOLE] = 128,
     temperature: Annotated[float, option.REAL] = 1.0,
-    top_k: Annotated[int | None, option.WHOLE] = None,
+    top_k: option.Whole = None,
     top_p: Annotated[float, option.REAL] = 1.0,
     device: str = "cpu",
-    gamma: option.Gamma = 5,
-    rule: option.Rule = "standard",
-    dtype: option.Dtype = "float32",
-    top: Annotated[int | None, option.WHOLE] = None,
-    seed: option.Seed = None,
+    gamma: Annotated[int, option.WHOLE] = 5,
+    rule: str = "standard",
+    dtype: str = "float32",
+    top: option.Whole = None,
+    seed: option.Whole = None,
 ) -> None:
     """Decode speculatively, with n-grams or two Hugging Face models, and log the drafts with p and q."""
     values = locals()
