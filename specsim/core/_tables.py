@@ -7,7 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from html import escape
 from importlib import import_module
 from itertools import compress
@@ -184,6 +184,8 @@ class Shown:
     columns: ClassVar[tuple[str, ...]] = ()
     #: What `to_dict` adds to the fields.
     derived: ClassVar[tuple[str, ...]] = ()
+    #: The field whose items are the rows of `records`.
+    listed: ClassVar[str] = ""
     #: The most rows of all tables in `brief`, which terminals show unless asked for `parts`; 0: no `brief`.
     long: ClassVar[int] = 0
 
@@ -222,7 +224,7 @@ class Shown:
 
     def records(self) -> list[dict[str, Any]]:
         """The rows of the result, each {column: value}, with numbers as numbers."""
-        raise NotImplementedError
+        return [row_of(one) for one in getattr(self, self.listed)]
 
     def to_arrow(self) -> "pa.Table":
         """The rows of the result as a PyArrow table. Raises ModuleNotFoundError without pyarrow."""
@@ -266,6 +268,14 @@ class Shown:
         short, whole = ("".join(part.to_html() for part in pieces(parts)) for parts in forms)
         short = short.replace(MORE, ": see All tables")
         return f"{short}<details><summary>All tables</summary>{whole}</details>" if self.long else whole
+
+
+def row_of(item: Any) -> dict[str, Any]:
+    """The fields of a named tuple or of a dataclass; last those that are intervals, each as its two ends."""
+    row = dict(item._asdict()) if isinstance(item, tuple) else asdict(item)
+    for name in [name for name, value in row.items() if isinstance(value, tuple)]:
+        row[f"{name}_low"], row[f"{name}_high"] = row.pop(name)
+    return row
 
 
 def pieces(parts: Iterable[Piece]) -> "Iterator[Table | Line]":

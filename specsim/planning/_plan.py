@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
@@ -53,6 +54,7 @@ class Plan(Shown):
     choices: tuple[Choice, ...]  #: for γ = 0, 1, …
     sensitivity: tuple[Shift, ...]  #: for shifted α and c
     meaning: str = ""  #: what α comes from
+    listed = "choices"
 
     @property
     def verdict(self) -> str:
@@ -84,10 +86,6 @@ class Plan(Shown):
         )
         alphas = ", ".join(f"{one:.4g}" for one in self.alphas)
         yield self.meaning or f"α {alphas}: accepted / tested tokens"
-
-    def records(self) -> list[dict[str, Any]]:
-        """The choices, γ = 0, 1, …"""
-        return [asdict(choice) for choice in self.choices]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the speed-up against γ and its range for α ± 0.05; the best γ is marked."""
@@ -241,20 +239,16 @@ class Candidate:
     @checked
     def of_counts(cls, name: str, accepted: int, tested: int, c: float) -> "Candidate":
         """From accepted and tested counts, with Wilson's interval for independent tests."""
-        from scipy.stats import binomtest
-
         if check_count("accepted", accepted, 0) > check_count("tested", tested, 0) or tested == 0:
             raise ValueError(f"{name}: {accepted} accepted of {tested} tested tokens; give at least one")
-        interval = binomtest(accepted, tested).proportion_ci(CONFIDENCE, method="wilson")
+        interval = scipy.stats.binomtest(accepted, tested).proportion_ci(CONFIDENCE, method="wilson")
         return cls(name, accepted / tested, c, float(interval.low), float(interval.high))
 
     @classmethod
     def of_trace(cls, name: str, summary: Accepted, c: float) -> "Candidate":
         """From a trace: accepted / tested, with an interval for independent steps."""
-        from scipy.stats import norm
-
         error, alpha = summary.standard_errors["alpha_verified"], summary.alpha_verified
-        reach = float(norm.ppf(0.5 + CONFIDENCE / 2)) * error if math.isfinite(error) else 1.0
+        reach = float(scipy.stats.norm.ppf(0.5 + CONFIDENCE / 2)) * error if math.isfinite(error) else 1.0
         return cls(name, alpha, c, max(alpha - reach, 0.0), min(alpha + reach, 1.0))
 
 

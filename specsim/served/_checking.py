@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -73,7 +73,7 @@ class MetricsCheck(Shown):
     then: tuple[Implied, ...] = ()  #: what follows of the first of them
     answers: tuple[str, ...] = ()  #: what limits, where speculation breaks even, and the best γ, or of `then`
 
-    long = 7
+    long, listed = 7, "checks"
 
     @property
     def possible(self) -> bool:
@@ -140,14 +140,6 @@ class MetricsCheck(Shown):
         for one in self.checks:
             failed = "" if one.holds else f"{one.left} against {one.right}"
             yield Outcome(one.statement, "failure" * bool(failed), failed, one.note)
-
-    def records(self) -> list[dict[str, Any]]:
-        """The checks, with both ends of their sides."""
-        rows = [asdict(check) for check in self.checks]
-        for row in rows:
-            for side in ("left", "right"):
-                row[f"{side}_low"], row[f"{side}_high"] = row.pop(side)
-        return rows
 
 
 @checked

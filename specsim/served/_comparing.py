@@ -41,7 +41,7 @@ class AcceptanceComparison(Shown):
     paired: str = ""  #: how requests were paired, "by id" or "by order"; empty if they were not
     p_value: float | None = None  #: of equal distributions; None where too few requests could tell
     detectable: float | None = None  #: the change that is shown with probability .9
-    derived = ("verdict",)
+    derived, listed = ("verdict",), "logs"
 
     @property
     def verdict(self) -> str:
@@ -54,10 +54,6 @@ class AcceptanceComparison(Shown):
     def exit_code(self) -> int:
         """1 for a fall, 3 if inconclusive, else 0."""
         return {"fall": 1, "inconclusive": 3}.get(self.verdict, 0)
-
-    def records(self) -> list[dict[str, Any]]:
-        """The logs."""
-        return [one._asdict() for one in self.logs]
 
     def parts(self) -> Iterator[Piece]:
         names = ("log", "requests", "steps", "tokens/step", f"{CONFIDENCE:.0%} interval", "decimals known")

@@ -16,7 +16,7 @@ from specsim.core._checks import check_choice, check_count
 from specsim.core._kernels import Kernel, inner_summary_kernel, summary_kernel
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import NONE, Piece, Shown, Table, bars, span
+from specsim.core._tables import NONE, Piece, Shown, Table, bars, row_of, span
 from specsim.core._types import Floats, Ints
 from specsim.traces._format import AnyColumns, Columns, Layout, reached_rows, rounding
 from specsim.traces._pieces import PIECE, VALUES, bits_of, decode
@@ -87,10 +87,7 @@ class Reading(Shown):
     def records(self) -> list[dict[str, Any]]:
         """The groups by entropy, then the documents."""
         groups = {"entropy": self.by_entropy, "document": self.documents}
-        rows = [{"group": kind, **one._asdict()} for kind, some in groups.items() for one in some]
-        for row in rows:
-            row["beta_low"], row["beta_high"] = row.pop("beta")
-        return rows
+        return [{"group": kind} | row_of(one) for kind, some in groups.items() for one in some]
 
 
 class _Contexts(NamedTuple):

@@ -55,6 +55,7 @@ class LogAudit(Judged):
     chi_square_p: float
     e_tokens: float
     root: int
+    listed = "flags"
 
     @property
     def alarm(self) -> float:
@@ -109,13 +110,6 @@ class LogAudit(Judged):
 
     def meaning(self) -> str:
         return "A log compared with itself does not show whether the target's distribution was sampled."
-
-    def records(self) -> list[dict[str, Any]]:
-        """The bins of the accept flags."""
-        rows = [bin._asdict() for bin in self.flags]
-        for row in rows:
-            row["expected_low"], row["expected_high"] = row.pop("expected")
-        return rows
 
 
 @checked
