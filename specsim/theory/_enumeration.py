@@ -10,7 +10,7 @@ raises ValueError."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def _step_masses(
     above = [[node - 1 for node in tree.path(node)] for node in range(tree.size + 1)]
     num_rows = rule.num_rows(tree)
     p_after = cache(lambda path: p_rows(context + path))
-    q_after = cache(lambda path: _draft_row(q_rows, tree, context, path))
+    q_after = cache(partial(_draft_row, q_rows, tree, context))
     drafts = 0
     masses: Masses = {}
     # of each path the last law of the token after it, and the mass that goes there, not yet in `masses`
@@ -212,18 +212,17 @@ class Proof(Shown):
         return self.tv == 0 and self.as_claimed
 
     def parts(self) -> list[Piece]:
-        rows: list[tuple[str, object]] = [
+        next_token = "every next token", "as claimed"
+        if self.worst_prefix is not None:
+            next_token = "worst next token", f"after {[*self.worst_prefix]}, TV {_shown(self.worst_tv)}"
+        rows = [
             ("rule", self.rule),
             ("draft", self.tree),
             ("drafts enumerated", self.drafts),
             ("tokens per step", _shown(self.mean_tokens)),
             ("TV from the target", _shown(self.tv) if self.tv else "0, exactly"),
+            next_token,
         ]
-        if self.worst_prefix is None:
-            rows.append(("every next token", "as claimed"))
-        else:
-            worst = f"after {list(self.worst_prefix)}, TV {_shown(self.worst_tv)}"
-            rows.append(("worst next token", worst))
         return [Table((), rows)]
 
     def records(self) -> list[dict[str, Any]]:
@@ -288,14 +287,13 @@ def prove(
     >>> prove(TableModel(p), TableModel(q), gamma=2).exact
     True
     """
-    chosen, rounded = rules.get(rule), False
+    chosen, rounded = rules.get(rule), isinstance(target, Pair)
     if isinstance(target, Pair):
         if draft is not None:
             raise TypeError("draft: a pair as target brings its own draft; leave draft out")
         if target.draft is None:
             raise TypeError("target: a pair without a draft, as a trace is; give two pmfs [V] or two models")
         target, draft = map(_as_model, target)
-        rounded = True
     check_pair(target, draft)
     assert isinstance(target, Model)
     assert isinstance(draft, Model)
@@ -344,20 +342,14 @@ def _claimed(
     rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, prefix: Tokens
 ) -> Sequence[Any]:
     """What `rule` claims of the token after `prefix`, given that the step gets there."""
-    p: Sequence[Any] = p_rows(context + prefix)
-    if rule.declared is not None and rule.looks_ahead:
-        p = rule.declared(
-            prefix,
-            lambda path: p_rows(context + path),
-            lambda path: _draft_row(q_rows, tree, context, path),
-            tree,
-            **_values(rule),
-        )
-    elif rule.declared is not None:
-        bonus = len(prefix) == tree.depth and not rule.leaf_rows
-        q = None if bonus else _draft_row(q_rows, tree, context, prefix)
-        p = rule.declared(p, q, len(prefix), **_values(rule))
-    return p
+    if rule.declared is None:
+        return p_rows(context + prefix)
+    q_after = partial(_draft_row, q_rows, tree, context)
+    if rule.looks_ahead:
+        return rule.declared(prefix, lambda path: p_rows(context + path), q_after, tree, **_values(rule))
+    bonus = len(prefix) == tree.depth and not rule.leaf_rows
+    q = None if bonus else q_after(prefix)
+    return rule.declared(p_rows(context + prefix), q, len(prefix), **_values(rule))
 
 
 def _values(rule: Rule) -> dict[str, Any]:

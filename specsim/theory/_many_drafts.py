@@ -54,9 +54,8 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, draft_sampling: 
     0.4000
     0.6500
     """
-    p_row, q_row = _pair(p, q)
     check_choice("draft_sampling", draft_sampling, SAMPLING_METHODS)
-    count = _count(drafts, q_row, distinct=draft_sampling != "sampled")
+    p_row, q_row, count = _given(p, q, drafts, distinct=draft_sampling != "sampled")
     if draft_sampling == "top":
         return _probability(p_row[np.argsort(-q_row, kind="stable")[:count]].sum())
     if draft_sampling == "top and sample":
@@ -123,8 +122,8 @@ def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     >>> round(naive_matching_acceptance([0.5, 0.5], [0.5, 0.5], 2), 12)
     0.75
     """
-    p_row, q_row = _pair(p, q)
-    return _probability(float(p_row @ (1.0 - (1.0 - q_row) ** _count(drafts, q_row))))
+    p_row, q_row, count = _given(p, q, drafts)
+    return _probability(float(p_row @ (1.0 - (1.0 - q_row) ** count)))
 
 
 @checked
@@ -149,8 +148,8 @@ def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
     >>> recursive_rejection_acceptance([1, 0], [0.5, 0.5], 2)
     0.75
     """
-    residual, q_row = _pair(p, q)
-    rejected, rounds = 1.0, _count(drafts, q_row)
+    residual, q_row, rounds = _given(p, q, drafts)
+    rejected = 1.0
     for done in range(rounds):
         lacking = np.maximum(residual - q_row, 0.0)
         distance = lacking.sum()
@@ -172,8 +171,7 @@ def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     q(x)); a draft passes with probability b. Its output can have the distribution p iff ρ ≥ ρ*, and it
     accepts most often at ρ*. ρ·b - 1 + (1 - b)^K does not decrease with ρ, so that bisection finds ρ*, ending
     on the valid side. Disjoint rows have b = 0: there the limit of the condition is ρ ≥ K."""
-    p_row, q_row = _pair(p, q)
-    count = _count(drafts, q_row)
+    p_row, q_row, count = _given(p, q, drafts)
 
     def valid(rho: float) -> bool:
         b = _passing(p_row, q_row, rho)
@@ -212,8 +210,7 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
     >>> round(k_seq_acceptance([1, 0], [0.5, 0.5], 2), 12)
     0.75
     """
-    p_row, q_row = _pair(p, q)
-    count = _count(drafts, q_row)
+    p_row, q_row, count = _given(p, q, drafts)
     chosen = k_seq_rho(p_row, q_row, count) if rho is None else float(rho)
     check_between("rho", chosen, 1, count, "number from ρ* to K")
     return _probability(_any_of(_passing(p_row, q_row, chosen), count))
@@ -249,8 +246,7 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
     >>> without_replacement_acceptance([1, 0], [0.5, 0.5], 2)
     1.0
     """
-    p_row, q_row = _pair(p, q)
-    count = _count(drafts, q_row, distinct=True)
+    p_row, q_row, count = _given(p, q, drafts, distinct=True)
     support = int((q_row > 0).sum())
     orders = math.perm(support, min(count, support))
     if orders > MAX_ORDERS:
@@ -297,8 +293,7 @@ def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> fl
     >>> greedy_multi_draft_acceptance([0.5, 0.25, 0.25], [0.5, 0.5, 0.0], 2)
     0.75
     """
-    p_row, q_row = _pair(p, q)
-    count = _count(drafts, q_row, distinct=True)
+    p_row, q_row, count = _given(p, q, drafts, distinct=True)
     ranked = np.argsort(-q_row, kind="stable")
     top, others = ranked[: count - 1], ranked[count - 1 :]
     weights = q_row[others] if q_row[others].any() else np.ones(others.size)
@@ -346,10 +341,12 @@ def _pair(p: ArrayLike, q: ArrayLike) -> tuple[Floats, Floats]:
     return p_row, q_row
 
 
-def _count(drafts: int, q: Floats, distinct: bool = False) -> int:
-    if check_count("drafts", drafts) > q.size and distinct:
-        raise ValueError(f"drafts: {drafts} distinct tokens cannot be drawn from {q.size}; give fewer")
-    return int(drafts)
+def _given(p: ArrayLike, q: ArrayLike, drafts: int, distinct: bool = False) -> tuple[Floats, Floats, int]:
+    """The checked arguments of a function of both rows and of `drafts` tokens."""
+    p_row, q_row = _pair(p, q)
+    if (count := check_count("drafts", drafts)) > q_row.size and distinct:
+        raise ValueError(f"drafts: {drafts} distinct tokens cannot be drawn from {q_row.size}; give fewer")
+    return p_row, q_row, count
 
 
 def _probability(value: float) -> float:
