@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
@@ -50,10 +51,8 @@ class Estimate(NamedTuple):
 
 def estimate(values: Floats) -> Estimate:
     """The mean of values of independent replications, with its interval; NaN where any is."""
-    from scipy.stats import t
-
-    mean = float(values.mean())
-    reach = float(t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
+    mean, quantile = float(values.mean()), scipy.stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1)
+    reach = float(quantile * values.std(ddof=1) / math.sqrt(len(values)))
     return Estimate(mean, mean - reach, mean + reach)
 
 
@@ -229,8 +228,7 @@ def simulate_batch(
 
     Examples
     --------
-    >>> from specsim.planning import preset, simulate_batch
-    >>> from specsim.planning import Constant
+    >>> from specsim.planning import Constant, preset, simulate_batch
     >>> run = simulate_batch(preset("llama-8b"), Constant(4), rate=100.0, requests=400, rng=1)
     >>> run.load
     'overloaded'

@@ -152,8 +152,7 @@ def sweep_batch(
 
     Examples
     --------
-    >>> from specsim.planning import preset, sweep_batch
-    >>> from specsim.planning import Constant
+    >>> from specsim.planning import Constant, preset, sweep_batch
     >>> settings = {"alpha": 0.5, "prefill": False, "requests": 2560, "rng": 1}
     >>> found = sweep_batch(preset("llama-8b"), Constant(4), over={"max_batch": [1, 256]}, **settings)
     >>> found.capacity_gain(0).mean > 1 > found.capacity_gain(1).mean

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
@@ -302,9 +303,6 @@ class Disco(Policy):
 
 def logistic(inputs: Floats, labels: NDArray[np.bool_]) -> tuple[float, ...]:
     """(intercept, coefficients) of P(label) = 1/(1 + exp(-z)), z linear in `inputs` [n, k]; with a ridge."""
-    from scipy.optimize import minimize
-    from scipy.special import expit
-
     mean, scale = inputs.mean(axis=0), np.maximum(inputs.std(axis=0), 1e-12)
     design = np.column_stack([np.ones(len(inputs)), (inputs - mean) / scale])
     share = np.full(len(inputs), 1.0 / len(inputs))
@@ -313,9 +311,9 @@ def logistic(inputs: Floats, labels: NDArray[np.bool_]) -> tuple[float, ...]:
         z = design @ w
         # log(1 + e^z) - label·z, without overflow
         value = share @ (np.logaddexp(0.0, z) - labels * z) + RIDGE * (w @ w) / 2
-        return float(value), design.T @ (share * (expit(z) - labels)) + RIDGE * w
+        return float(value), design.T @ (share * (scipy.special.expit(z) - labels)) + RIDGE * w
 
-    w = minimize(loss, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B").x
+    w = scipy.optimize.minimize(loss, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B").x
     slopes = w[1:] / scale
     return float(w[0] - slopes @ mean), *slopes.tolist()
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # its modules, which load slowly, are loaded at their first use
 from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
@@ -308,11 +309,9 @@ def log_from_trace(trace: Trace) -> DraftLog:
 
 def read_rows(q: Floats, drafted: NDArray[np.int32]) -> Features:
     """The features of tokens `drafted` [B] from rows q [B, V]."""
-    from scipy.special import entr  # deferred: scipy imports slowly
-
-    confidence = q[np.arange(len(q)), drafted]
+    confidence, entropy = q[np.arange(len(q)), drafted], scipy.special.entr(q).sum(axis=1)
     # rounding may leave a row slightly above 1
-    return Features(confidence.clip(max=1.0), entr(q).sum(axis=1).clip(min=0.0), q.max(axis=1).clip(max=1.0))
+    return Features(confidence.clip(max=1.0), entropy.clip(min=0.0), q.max(axis=1).clip(max=1.0))
 
 
 def _check_range(name: str, values: NDArray[np.generic], low: float, high: float) -> None:

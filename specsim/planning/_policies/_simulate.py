@@ -13,16 +13,7 @@ from specsim.core._checks import check_between, check_count
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats, Ints
 from specsim.planning._costs import ConstantRatio, StepCost
-from specsim.planning._policies._kinds import (
-    SVIP,
-    Cascade,
-    ConfidenceThreshold,
-    Constant,
-    Disco,
-    Goodput,
-    Heuristic,
-    Oracle,
-)
+from specsim.planning._policies import _kinds as kinds
 from specsim.planning._policies._log import UNKNOWN, DraftLog
 from specsim.planning._policies._policy import Drafted, Policy
 from specsim.simulation._grid import most_of
@@ -42,7 +33,7 @@ class Step(NamedTuple):
 def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[Step]:
     """Yield the steps of a policy along a log; the last ones draft less, not to pass the end of the text."""
     policy.reset(cost)
-    if isinstance(policy, Oracle):
+    if isinstance(policy, kinds.Oracle):
         policy.foresee(log, cost)
     start, end = 0, len(log)
     while start < end:
@@ -159,7 +150,7 @@ class PolicyRuns(Shown, tuple[PolicyRun, ...]):
             cut = f"{run.truncated / run.steps:.0%}" if run.truncated else NONE
             rows.append((run.policy, drafted, *map("{:.4f}".format, rates), difference, cut, bar))
         fastest = max(range(len(self)), key=lambda i: self[i].speedup)
-        known = {run.policy: run.speedup for run in self if run.policy != Oracle.title}
+        known = {run.policy: run.speedup for run in self if run.policy != kinds.Oracle.title}
         return [
             most_of("policies that can be followed", "times as fast", known),
             Table(names, rows, bold=[fastest]),
@@ -217,9 +208,9 @@ def simulate_policies(
 
     Examples
     --------
-    >>> from specsim.planning import SVIP
     >>> from specsim import draft_log
     >>> from specsim.models import TableModel
+    >>> from specsim.planning import SVIP
     >>> log = draft_log(TableModel([0.5, 0.3, 0.2]), TableModel([0.3, 0.3, 0.4]), 5000, rng=1)
     >>> (run,) = simulate_policies(log, [SVIP(h=0.5)])
     >>> run.tokens, run.steps + run.accepted
@@ -243,7 +234,7 @@ def simulate_policies(
     elif draft_cost != DRAFT_COST:
         raise ValueError("cost: has the times of drafts and verification; leave draft_cost out")
     times = _StepTimes((cost or ConstantRatio(draft_cost)).step)
-    baselines = {gamma: _tally(log, Constant(gamma), times, blocks) for gamma in constants}
+    baselines = {gamma: _tally(log, kinds.Constant(gamma), times, blocks) for gamma in constants}
     best = min(baselines, key=lambda gamma: float(baselines[gamma].times.sum()))
     runs = []
     for policy in chosen:
@@ -326,13 +317,13 @@ def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
     """
     max_gamma = min(train.ahead, log.ahead) + 1
     return (
-        Constant(5),
-        Heuristic(),
-        ConfidenceThreshold(max_gamma=min(20, max_gamma)),
-        ConfidenceThreshold(max_gamma=min(20, max_gamma), refit=True),
-        SVIP(max_gamma=min(40, max_gamma)),
-        Disco.fit(train, max_gamma=min(16, max_gamma)),
-        Goodput(),
-        Cascade(),
-        Oracle(),
+        kinds.Constant(5),
+        kinds.Heuristic(),
+        kinds.ConfidenceThreshold(max_gamma=min(20, max_gamma)),
+        kinds.ConfidenceThreshold(max_gamma=min(20, max_gamma), refit=True),
+        kinds.SVIP(max_gamma=min(40, max_gamma)),
+        kinds.Disco.fit(train, max_gamma=min(16, max_gamma)),
+        kinds.Goodput(),
+        kinds.Cascade(),
+        kinds.Oracle(),
     )
