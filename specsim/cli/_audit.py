@@ -85,20 +85,14 @@ def audit(
     limits: dict[str, Any] = {"seconds": time, "timeout": timeout, "threads": threads, "executor": executor}
     wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
     if shard is not None:
-        declare = f"declare it in the verifier, as device={device!r}"
-        refuse(audit, values, f"has no effect with --shard: {declare}", "device")
-        parts = ("against", "pair", "case", "wanted_tv", "fail_fast", "form")
-        refuse(audit, values, "has no effect with --shard, which counts a part of an audit", *parts)
+        refuse(audit, values, "shard")
         if out is None:
             raise ValueError("--shard: no file for the counts of this part; give it with --out")
         cases = auditing.audit_shard(verifier, out, shard_of(shard), level, rng=seed, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
     if against is not None:
-        declare = f"declare it in the verifiers, as device={device!r}"
-        refuse(audit, values, f"has no effect with --against: {declare}", "device")
-        alone = ("pair", "time", "case", "fail_fast", "executor")
-        refuse(audit, values, "has no effect with --against, which runs all cases of both verifiers", *alone)
+        refuse(audit, values, "against")
         form.check_no_picture("a comparison of two verifiers")
         form.make_folder(out, AGAINST)
         compared = auditing.audit_against(verifier, against, level, rng=seed, timeout=timeout, **wanted)
@@ -151,15 +145,14 @@ def audit_offline(
 
     values = locals()
     if answers is None:
-        refuse(audit_offline, values, "has no effect without ANSWERS", "name", "out", "form")
+        refuse(audit_offline, values, "cases")
         manifest = _offline.export(folder, level, rng=seed, dtype=dtype, lengths=lengths)
         print(
             f"wrote {manifest}; put each case's tokens into a folder ANSWERS, then: "
             f"specsim audit offline {folder} ANSWERS"
         )
         return 0
-    written = ("level", "dtype", "lengths", "seed")
-    refuse(audit_offline, values, f"has no effect with ANSWERS: the cases are in {folder}", *written)
+    refuse(audit_offline, values, "answers")
     form.make_folder(out, *REPORT)
     return write(_offline.score(folder, answers, name=name), out, form)
 

@@ -116,15 +116,14 @@ def audit_engine(
     form.make_folder(out, "engine.json")
     pair = specsim.open_planted(planted)
     if engine.endswith(".jsonl"):
-        why = "cannot be chosen for kept texts; they are judged as they were requested"
-        refuse(audit_engine, values, why, but=("engine", "planted", "tolerance", "out", "form"))
+        refuse(audit_engine, values, "texts")
         found = engines.judge_texts(engine, pair, tolerance=opened.tolerance)
         return print_judged(found, form, out, "engine")
     if engine.endswith(".json"):
         raise ValueError(f"{engine}: not an engine; an earlier audit is judged again from its texts.jsonl")
     name, options = _engine_of(engine)
     if not speculative:
-        refuse(audit_engine, values, "has no effect with --no-speculative, which has no draft", "gamma")
+        refuse(audit_engine, values, "no_speculative")
         if "rule" in options:
             raise ValueError(f"{engine}: rule has no effect with --no-speculative, which has no draft")
     sampling, form_of = asked.read()

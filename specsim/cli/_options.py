@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim import models
-from specsim.cli._app import WORDS
+from specsim.cli._app import COMMANDS, WORDS
 from specsim.core import _numbers
 from specsim.core._parameters import check_parameters, read_options
 from specsim.models import Pair
@@ -72,16 +72,15 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def refuse(
-    command: Callable[..., Any], values: Mapping[str, Any], why: str, *names: str, but: Sequence[str] = ()
-) -> None:
-    """Raise ValueError for the first option of a command that was given, and has no effect; `why` ends the
-    sentence. `values` are its `locals()` before it assigns any, and its defaults those of options not given;
-    `names` are the parameters without effect, by default all `but` some."""
-    for name, parameter in inspect.signature(command).parameters.items():
-        for one, value, default in _fields(name, values[name], parameter.default):
-            if value != default and (one in names if names else one not in but):
-                raise ValueError(f"{typed(one, value)} {why}")
+def refuse(command: Callable[..., Any], values: Mapping[str, Any], case: str) -> None:
+    """Raise ValueError for the first option of a command that was given, and has no effect in a case of its
+    table. `values` are its `locals()` before it assigns any, and its defaults those of options not given."""
+    for rule in COMMANDS[command.__name__]["refused"][case]:
+        for name, parameter in inspect.signature(command).parameters.items():
+            for one, value, default in _fields(name, values[name], parameter.default):
+                without_effect = one in rule["options"] if "options" in rule else one not in rule["but"]
+                if value != default and without_effect:
+                    raise ValueError(f"{typed(one, value)} {rule['why'].format(**values)}")
 
 
 def _fields(name: str, value: Any, default: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -29,8 +29,8 @@ MOST = 64
 LENGTH, TRAINED = 20_000, 0.25
 #: What --alpha may be, beside one rate of tested tokens and beta:MEAN,DEVIATION.
 MEANINGS = ("conditional", "by-position", "acceptance-rate", "tokens-per-step")
-#: The options of `plan` by the one that says what it plans from; the first that is given decides.
-PLANS: dict[str, list[str]] = COMMANDS["plans"]
+#: The options that say what `plan` plans from; the first that is given decides.
+PLANS: list[str] = COMMANDS["plan"]["from"]
 #: For a pair of models: how far rates by position are simulated, and how many steps must get there.
 POSITIONS, STEPS, LEAST = 16, 50_000, 1000
 
@@ -70,7 +70,7 @@ def plan(
     sources = sum(values[name] is not None for name in ("pair", "alpha", "draft", "from_", "speeds"))
     if sources > 1 or not (sources or step_time or target):
         raise ValueError("PAIR, --alpha, --draft, --from, --speeds: give exactly one of them")
-    refuse(plan, values, f"has no effect with {option.typed(kind)}", but=(kind, *PLANS[kind], "form"))
+    refuse(plan, values, kind)
     if from_ is not None:
         recorded = partial(plan_recorded, root=seed or 0)
         return print_result(_number("from", from_, lambda folder: recorded(trace_of(Path(folder)))), form)
@@ -101,7 +101,7 @@ def plan(
     if pair is not None:
         both = pair_of(pair)
         if both.draft is None:
-            refuse(plan, values, f"has no effect on {pair}, whose text is logged", "tokens", "seed")
+            refuse(plan, values, "logged")
         if policies:
             assert c is not None
             return _print_policies(both, c, tokens, seed, form)
@@ -271,8 +271,7 @@ def simulate_batch(
 
     values = locals()
     if log is not None:
-        why = "has no effect on --log, which has the requests"
-        refuse(simulate_batch, values, why, "prompt", "output", "requests")
+        refuse(simulate_batch, values, "log")
     acceptance, said, measured_with = _acceptance(alpha, lengths)
     settings: dict[str, Any] = {
         "rate": rate,
@@ -288,8 +287,7 @@ def simulate_batch(
     cost = _cost(preset, measured)
     chosen = policy_named(f"constant:gamma={measured_with or 4}" if policy is None else policy)
     if over is None:
-        why = "has no effect without --over, whose settings it runs in parallel"
-        refuse(simulate_batch, values, why, "executor")
+        refuse(simulate_batch, values, "one")
         if rate is None and log is None:
             form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
         code = print_result(planning.simulate_batch(cost, chosen, **work), form)

@@ -41,14 +41,12 @@ def plant(
     'specsim audit engine' tests an engine that serves them; SERVE.md in the folder says how."""
     values = locals()
     if check:
-        why = "has no effect with --check, which reads an existing folder"
-        refuse(plant, values, why, but=("folder", "check", "dtype", "form"))
+        refuse(plant, values, "check")
         dtypes = () if dtype is None else dtype.split(",")
         return print_result(specsim.engines.check(folder, dtypes=dtypes, rng=0), form)
-    why = "has no effect without --check; the weights are exact in float32, float16 and bfloat16"
-    refuse(plant, values, why, "dtype")
+    refuse(plant, values, "made")
     if form.file is not None or {*form.given} - {"--json"}:
-        refuse(plant, values, "has no effect without --check; planted.json has what was made", "form")
+        refuse(plant, values, "shown")
     own = ("order", "openers", "vocab_size", "kind", "overlap", "context", "architecture", "heads")
     options = {name: values[name] for name in own} | {"rng": seed}
     options["offsets"] = None if offsets is None else whole_numbers("offsets", offsets, "1,17,64")
@@ -100,7 +98,7 @@ def serve(
 
     values = locals()
     if plain:
-        refuse(serve, values, "has no effect with --plain, which has no draft", "rule", "gamma")
+        refuse(serve, values, "plain")
     pair = ngram_pair() if source == "ngram" else specsim.open_planted(source)
     decoder = Decoder(pair, rule=rule, gamma=gamma, mistake=mistake, speculative=not plain, seed=seed)
     check_count("port", port, 0, 65535)

@@ -21,8 +21,6 @@ from specsim.core._tables import NONE, Listing, Table, span
 
 #: The files that --out writes.
 WRITTEN = ("comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.svg")
-#: Why options of rule and draft have no effect.
-OWN_RULE = "has no effect with --method, which has its own rule and draft"
 
 
 @command(app)
@@ -55,24 +53,21 @@ def simulate(
     if pair.endswith(".json"):
         from specsim.simulation._result import Simulation
 
-        again = ("pair", "threads", "device", "form")
-        refuse(simulate, values, f"has no effect on {pair}, which has all settings", but=again)
+        refuse(simulate, values, "again")
         saved = specsim.load(pair)
         if not isinstance(saved, Simulation):
             raise ValueError(f"{pair}: a {type(saved).__name__}; only a Simulation can be simulated again")
         return print_result(specsim.rerun(saved, threads=threads, device=device), form)
     if over is not None:
-        swept = ("pair", "vocab_size", "overlap", "rule", "gamma", "over", "steps", "seed", "threads", "form")
-        refuse(simulate, values, "has no effect with --over", but=swept)
+        refuse(simulate, values, "over")
         both = pair_of(pair, vocab_size, overlap)
         asked: dict[str, Any] = {"over": option.settings_of(over, _values, "lenience=0.5,1"), "rule": rule}
         asked |= {"gamma": gamma_for(both, gamma), "steps": option.STEPS if steps is None else steps}
         return print_result(specsim.sweep(both, **asked, rng=seed, threads=threads), form)
     if checkpoint is None:
-        refuse(simulate, values, "has no effect without --checkpoint", "checkpoint_seconds")
-        refuse(simulate, values, "counts a part of a run: give the file for it with --out", "shard")
+        refuse(simulate, values, "no_checkpoint")
     if method is not None:
-        refuse(simulate, values, OWN_RULE, "rule", "gamma", "tree", "draft_sampling")
+        refuse(simulate, values, "method")
     both = pair_of(pair, vocab_size, overlap)
     shape: dict[str, Any] = {}
     if method is None:
@@ -84,8 +79,7 @@ def simulate(
 
     bounded = isinstance(both.target, Trace) and (both.target.top is not None or both.target.gamma == 0)
     if method is None and bounded:
-        why = "its rows are truncated, so expected tokens are computed and no step is drawn"
-        refuse(simulate, values, f"has no effect on {pair}: {why}", *work)
+        refuse(simulate, values, "bounds")
         form.check_no_picture("bounds")
         return print_bounds(both.target, rule, shape["gamma"], seed, form)
     work["steps"] = option.STEPS if steps is None else steps
@@ -177,13 +171,12 @@ def replay(
     """Replay one step of 'simulate' or 'audit' in plain Python, and print its numbers."""
     values = locals()
     if case is not None:
-        own = ("pair", "step", "seed", "case", "level", "device")
-        refuse(replay, values, "has no effect with --case", but=own)
+        refuse(replay, values, "case")
         from specsim.auditing._replay import replay_step
 
         print(replay_step(pair, case, step, level, rng=seed, device=device))
         return 0
-    refuse(replay, values, "has no effect without --case", "level", "device")
+    refuse(replay, values, "no_case")
     both = pair_of(pair, vocab_size, overlap)
     shape = draft_of(both, rule, gamma, tree, draft_sampling)
     return print_result(specsim.replay(*both, step=step, rule=rule, gamma=shape, rng=seed), form)
@@ -211,7 +204,7 @@ def generate(
     models = specsim.models.Pair(target, draft)
     options: dict[str, Any] = {"eos": eos}
     if method is not None:
-        refuse(generate, values, OWN_RULE, "rule", "gamma", "tree", "draft_sampling", "drafting")
+        refuse(generate, values, "method")
         options["method"] = method
     else:
         shape: Any = gamma_for(models, gamma)
@@ -262,10 +255,7 @@ def compare(
 ) -> int:
     """Compare rules on one pair, by tokens per step and total variation; or drafting systems, by speed."""
     values = locals()
-    if method is None:
-        refuse(compare, values, "has no effect without --method", "batch", "context")
-    else:
-        refuse(compare, values, "has no effect with --method", "rule", "gamma", "drafts", "sweep", "out")
+    refuse(compare, values, "rules" if method is None else "method")
     form.make_folder(out, *WRITTEN)
     both = pair_of(pair, vocab_size, overlap)
     work: dict[str, Any] = {"steps": steps, "rng": seed, "threads": threads}

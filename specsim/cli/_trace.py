@@ -110,9 +110,9 @@ def trace_audit(
     if path is not None and path.is_dir():  # of JSON Lines, and no trace
         is_served = not (path / "manifest.json").exists() and any(path.glob("*.jsonl"))
     if path is not None and is_served:
-        refuse(trace_audit, values, f"has no effect on {path}, a log of served responses", "lenience")
+        refuse(trace_audit, values, "served")
         return print_result(specsim.audit_served(path, **option.given(of_served), rng=seed), form)
-    refuse(trace_audit, values, "has no effect on a trace; it is for logs of served responses", *of_served)
+    refuse(trace_audit, values, "trace")
     lenience = 1.0 if lenience is None else lenience
     return print_result(specsim.traces.audit_log(trace_of(path), lenience=lenience, rng=seed), form)
 
@@ -141,14 +141,13 @@ def trace_record(
     values = locals()
     layout: dict[str, Any] = {"gamma": gamma, "rule": rule, "dtype": dtype, "top": top, "rng": seed}
     if target is None:
-        own = ("draft", "prompts", "max_new_tokens", "temperature", "top_k", "top_p", "device")
-        refuse(trace_record, values, "has no effect without --target", *own)
+        refuse(trace_record, values, "n-grams")
         trace = decoding.record(path, *models_of(models), steps=steps, **layout)
         done = written(trace)
     else:
         from specsim.decoding._recording.huggingface import read_prompts
 
-        refuse(trace_record, values, "has no effect with --target", "models", "steps")
+        refuse(trace_record, values, "target")
         if draft is None or prompts is None:
             raise ValueError("--target: --draft or --prompts is missing; give both")
         texts = read_prompts(prompts)
