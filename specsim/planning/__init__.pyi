@@ -34,6 +34,6 @@ from ._policies._kinds import Disco as Disco
 from ._policies._kinds import Goodput as Goodput
 from ._policies._kinds import Heuristic as Heuristic
 from ._policies._kinds import Oracle as Oracle
+from ._policies._kinds import Policy as Policy
 from ._policies._log import log_from_trace as log_from_trace
-from ._policies._policy import Policy as Policy
 from ._policies._simulate import every_policy as every_policy

@@ -33,9 +33,8 @@ from specsim.planning import (
     every_policy,
     log_from_trace,
 )
-from specsim.planning._policies._kinds import examples, logistic, roc_threshold
+from specsim.planning._policies._kinds import Drafted, examples, logistic, roc_threshold
 from specsim.planning._policies._log import UNKNOWN, DraftLog, Features
-from specsim.planning._policies._policy import Drafted
 from specsim.planning._policies._simulate import _StepTimes, simulate_steps
 from specsim.theory import expected_tokens, markov_steps, oracle_improvement, step_law, walltime_improvement
 

@@ -13,7 +13,7 @@ import numpy as np
 from specsim.core._kernels import kernel
 from specsim.core._streams import Purpose, fill_uniforms
 from specsim.core._types import Floats
-from specsim.planning._policies._policy import PRIOR_TESTS
+from specsim.planning._policies._kinds import PRIOR_TESTS
 
 #: Uniforms of a request that are drawn at once, as rows × columns of a buffer.
 ROWS, COLUMNS = 3, 16

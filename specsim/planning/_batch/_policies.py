@@ -11,8 +11,7 @@ from specsim.core._parameters import read_options, split_name, written
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
 from specsim.planning._batch import _kernel as code
-from specsim.planning._policies._kinds import Constant, Goodput, Heuristic, Oracle
-from specsim.planning._policies._policy import AnyPolicy
+from specsim.planning._policies._kinds import AnyPolicy, Constant, Goodput, Heuristic, Oracle
 
 
 @checked

@@ -14,8 +14,8 @@ from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats, Ints
 from specsim.planning._costs import ConstantRatio, StepCost
 from specsim.planning._policies import _kinds as kinds
+from specsim.planning._policies._kinds import Drafted, Policy
 from specsim.planning._policies._log import UNKNOWN, DraftLog
-from specsim.planning._policies._policy import Drafted, Policy
 from specsim.simulation._grid import most_of
 
 DRAFT_COST = 0.05
@@ -234,33 +234,28 @@ def simulate_policies(
     elif draft_cost != DRAFT_COST:
         raise ValueError("cost: has the times of drafts and verification; leave draft_cost out")
     times = _StepTimes((cost or ConstantRatio(draft_cost)).step)
-    baselines = {gamma: _tally(log, kinds.Constant(gamma), times, blocks) for gamma in constants}
-    best = min(baselines, key=lambda gamma: float(baselines[gamma].times.sum()))
+    baselines = {gamma: _tally(log, kinds.Constant(gamma), times, blocks)[1] for gamma in constants}
+    best = min(baselines, key=lambda gamma: float(baselines[gamma].sum()))
     runs = []
     for policy in chosen:
-        tally = _tally(log, policy, times, blocks)
-        difference = tally.times - baselines[best].times
+        counts, by_block, truncated = _tally(log, policy, times, blocks)
+        difference = by_block - baselines[best]
         run = PolicyRun(
             policy=str(policy),
-            counts=tally.counts,
-            time=float(tally.times.sum()),
+            counts=counts,
+            time=float(by_block.sum()),
             plain_time=times.step(0),
             best_constant=best,
             difference=float(difference.sum()) / len(log),
             error=float(difference.std(ddof=1)) * math.sqrt(blocks) / len(log),
-            truncated=tally.truncated,
+            truncated=truncated,
         )
         runs.append(run)
     return PolicyRuns(runs)
 
 
-class _Tally(NamedTuple):
-    counts: Ints  #: [G+1, G+1] steps by drafted and accepted tokens
-    times: Floats  #: [blocks] by where the step began
-    truncated: int
-
-
-def _tally(log: DraftLog, policy: Policy, times: "_StepTimes", blocks: int) -> _Tally:
+def _tally(log: DraftLog, policy: Policy, times: "_StepTimes", blocks: int) -> tuple[Ints, Floats, int]:
+    """[G+1, G+1] steps by drafted and accepted tokens; [blocks] times by where they began; those cut."""
     steps = np.array([tuple(step) for step in simulate_steps(log, policy, times)], dtype=np.int64)
     start, drafted, accepted, truncated = steps.T
     size = int(drafted.max()) + 1
@@ -268,7 +263,7 @@ def _tally(log: DraftLog, policy: Policy, times: "_StepTimes", blocks: int) -> _
     time = np.array([times.step(g) + policy.decision_time(g) for g in range(size)])
     by_block = np.zeros(blocks)
     np.add.at(by_block, start * blocks // len(log), time[drafted])
-    return _Tally(counts, by_block, int(truncated.sum()))
+    return counts, by_block, int(truncated.sum())
 
 
 class _StepTimes:
