@@ -3,6 +3,7 @@
 docs/engines/sglang.md has their signatures, and known issues. The kernel for trees needs a GPU; Triton's are
 interpreted without one."""
 
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
@@ -17,6 +18,9 @@ from specsim.adapters._triton import device as kernels_device
 from specsim.adapters._triton import language
 from specsim.models import Tree
 
+with suppress(ImportError):  # whoever has the engine has it
+    import torch
+
 INSTALL = "pip install --no-deps sglang, and torch, triton, on Linux"
 OPS = "sglang.kernels.ops.speculative"
 DSPARK = f"{OPS}.dspark.blockwise_rejection"
@@ -28,8 +32,6 @@ def adapt(tree_speculative_sampling: engines.Function, device: str = "cpu") -> V
 
     @declares(arrays="torch", device=device, dtypes=("float32",), tree=True, draft_sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
-        import torch
-
         tree = Tree(tuple(int(parent) for parent in parents))
         nodes = [0, *map(int, tokens)], *_links(tree)
         candidates, *links = (torch.as_tensor(one, dtype=torch.int64, device=p.device)[None] for one in nodes)
@@ -47,8 +49,6 @@ def _run(
     function: engines.Function, candidates: Any, links: Any, rows: Any, rng: Any, width: int, **more: Any
 ) -> tuple[Any, Any, Any]:
     """What the function writes for `candidates` [B, nodes]: tokens, accepted places [B, width], how many."""
-    import torch
-
     (steps, nodes), device = candidates.shape, candidates.device
     predicts = torch.full((steps * nodes,), -1, dtype=torch.int32, device=device)
     places = torch.full((steps, width), -1, dtype=torch.int32, device=device)
@@ -92,8 +92,6 @@ def adapt_chain(function: engines.Function, device: str = "cpu", block: bool = F
 
     @declares(arrays="torch", device=device, dtypes=("float32",))
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
-        import torch
-
         candidates, rows = _after_a_token(draft_tokens), (p.contiguous(), q.contiguous())
         width, more = candidates.shape[1], {"block_verification": block}
         predicts, places, _ = _run(function, candidates, (None, None), rows, rng, width, **more)
@@ -107,8 +105,6 @@ def adapt_uno(function: engines.Function) -> Verifier:
 
     @declares(arrays="torch", dtypes=("float32",), vocab_size=UNO_TOP_K)
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
-        import torch
-
         steps, gamma = draft_tokens.shape
         target_probs, target_ids = p.sort(descending=True)
         draft_probs, draft_ids = q.sort(descending=True)
@@ -127,8 +123,6 @@ def adapt_dspark(function: engines.Function, device: str = "cpu") -> Verifier:
 
     @declares(arrays="torch", device=device, dtypes=("float32",), one_hot=True)
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
-        import torch
-
         temperatures = torch.ones(len(p), device=p.device)
         counter = torch.zeros(1, dtype=torch.int64, device=p.device)
         accepted, last, _ = function(
@@ -186,15 +180,11 @@ def dspark_triton() -> Verifier:
 
 
 def _after_a_token(draft_tokens: Any) -> Any:
-    import torch
-
     return torch.nn.functional.pad(draft_tokens, (1, 0))
 
 
 def _emitted(draft_tokens: Any, accepted: Any, last: Any) -> Any:
     """The first `accepted` [B] of the drafted tokens, `last` [B], then -1."""
-    import torch
-
     width = draft_tokens.shape[1] + 1
     places, drafted = torch.arange(width, device=last.device), torch.nn.functional.pad(draft_tokens, (0, 1))
     kept = torch.where(places < accepted[:, None], drafted, -1)

@@ -11,6 +11,7 @@ model runner V2, and hands over seeds drawn from `rng` for requests without one.
 import inspect
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,9 @@ from specsim.adapters._contract import Verifier, declares
 from specsim.adapters._triton import device as kernels_device
 from specsim.adapters._triton import language
 
+with suppress(ImportError):  # whoever has the engine has it
+    import torch
+
 
 def adapt(rejection_sample: engines.Function, device: str = "cpu") -> Verifier:
     takes_logits = "target_logits" in inspect.signature(rejection_sample).parameters
@@ -31,8 +35,6 @@ def adapt(rejection_sample: engines.Function, device: str = "cpu") -> Verifier:
     def verify(
         draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator, *, lengths: Any = None, seeds: Any = ()
     ) -> Any:
-        import torch
-
         steps, gamma = draft_tokens.shape
         counts = [gamma] * steps if lengths is None else [int(length) for length in lengths]
         generators = {
@@ -123,8 +125,6 @@ def cpu_verifier() -> Verifier:
 
 def flatten(rows: Any, counts: Sequence[int]) -> Any:
     """The first counts[s] of each of `rows` [B, ≥ γ, …], one request after the other: [n, …], contiguous."""
-    import torch
-
     return torch.cat([row[:count] for row, count in zip(rows, counts, strict=True)])
 
 
@@ -142,8 +142,6 @@ def adapt_v2(rejection_sample: engines.Function, device: str = "cpu", block: boo
     def verify(
         draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator, *, lengths: Any = None, seeds: Any = None
     ) -> Any:
-        import torch
-
         steps, gamma = draft_tokens.shape
         counts = [gamma] * steps if lengths is None else [int(length) for length in lengths]
         rows = [count + 1 for count in counts]
