@@ -35,6 +35,8 @@ SIMULATED = bool(config.ENABLE_CUDASIM)
 INEXACT = {"log": "logarithms", "log1p": "logarithms", "exp": "exponentials", "argsort": "sorting"}
 #: In PTX: what is fused, or may be since it does not name its rounding.
 _FUSED = re.compile(rb"\b(?:fma|mad)\.\S*f(?:32|64)|\b(?:mul|add|sub)\.f(?:32|64)\b")
+#: What can be done without a GPU.
+WITHOUT = "leave device out, to count on the CPU"
 
 
 class DeviceError(ValueError):
@@ -49,21 +51,15 @@ def explained(allocates: bool = False) -> Iterator[None]:
             warnings.simplefilter("ignore", NumbaPerformanceWarning)
             yield
     except DynamicLibNotFoundError as error:
-        raise DeviceError(
-            f"device: 'cuda' needs a library that is not installed ({_in_a_line(error)}): "
-            f"{installing('cuda')}, or leave device out, to count on the CPU"
-        ) from error
+        what = f"'cuda' needs a library that is not installed ({_in_a_line(error)}): {installing('cuda')}"
+        raise DeviceError(f"device: {what}, or {WITHOUT}") from error
     except (CudaAPIError, LinkerError, ImportError) as error:  # also where there is no driver
-        raise DeviceError(
-            f"device: 'cuda' cannot be used here ({_in_a_line(error)}); leave device out, to count on the CPU"
-        ) from error
+        raise DeviceError(f"device: 'cuda' cannot be used here ({_in_a_line(error)}); {WITHOUT}") from error
     except AttributeError as error:  # what numba-cuda takes from NumPy, and NumPy no longer has
         if error.obj is not np:
             raise
-        raise DeviceError(
-            f"device: the installed numba-cuda cannot use NumPy {np.__version__} ({_in_a_line(error)}); "
-            f"{installing('cuda')}, or leave device out, to count on the CPU"
-        ) from error
+        what = f"the installed numba-cuda cannot use NumPy {np.__version__} ({_in_a_line(error)})"
+        raise DeviceError(f"device: {what}; {installing('cuda')}, or {WITHOUT}") from error
 
 
 def _in_a_line(error: Exception) -> str:
@@ -89,10 +85,8 @@ def exactly(allocates: bool = False) -> Iterator[None]:
     def compile_exactly(*code: Any, **options: Any) -> bytes:
         ptx: bytes = compile_ir(*code, **options, fma=False)
         if _FUSED.search(ptx):
-            raise DeviceError(
-                "device: the installed numba-cuda fuses products with sums, so that counts could differ from "
-                "those of the CPU; install another version, or leave device out, to count on the CPU"
-            )
+            what = "the installed numba-cuda fuses products with sums, so that counts could differ from those"
+            raise DeviceError(f"device: {what} of the CPU; install another version, or {WITHOUT}")
         return ptx
 
     compile_ir, counts = nvvm.compile_ir, config.CUDA_ENABLE_NRT
