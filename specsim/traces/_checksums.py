@@ -107,7 +107,7 @@ def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
     """The pass over rows of words that hold one or two `numbers` each."""
     block = BLOCK // numbers
 
-    def measure_dense(p_bits, q_bits, outside, tolerance, beta, checksum, fault):  # type: ignore[no-untyped-def]
+    def measure_dense(p_bits, q_bits, outside, tolerance, beta, checksum, fault):
         """Fill beta, the checksum of p and q alone, not final for bits `outside`, and the fault of rows."""
         words = p_bits.shape[1]
         for row in range(p_bits.shape[0]):
@@ -154,9 +154,7 @@ def _weighted(words: NDArray[Any], offset: Any = 0) -> NDArray[np.uint32]:
 
 
 @kernel
-def _measure_labels(  # type: ignore[no-untyped-def]
-    step, context, position, token, accepted, step_ids, vocab_size, flags, checksum, fault
-):
+def _measure_labels(step, context, position, token, accepted, step_ids, vocab_size, flags, checksum, fault):
     """Add the labels, as unsigned views, to each row's checksum; check that they describe `step_ids`."""
     stride = step.size // step_ids.size
     for s in range(step_ids.size):
@@ -183,7 +181,7 @@ def _measure_labels(  # type: ignore[no-untyped-def]
 
 
 @summary_kernel
-def normalise(rows, places, out):  # type: ignore[no-untyped-def]
+def normalise(rows, places, out):
     """Put each of rows (float32 [R, V]), divided by its own float64 sum, at out[places[row]] (float64)."""
     for row in range(rows.shape[0]):
         source = rows[row]

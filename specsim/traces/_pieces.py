@@ -34,18 +34,18 @@ def keeps_subnormals() -> bool:
 
 
 @inner_kernel
-def as_float32(word):  # type: ignore[no-untyped-def]
+def as_float32(word):
     return np.uint32(word).view(np.float32)
 
 
 @inner_kernel
-def as_bfloat16(word):  # type: ignore[no-untyped-def]
+def as_bfloat16(word):
     """bfloat16 has float32's exponent: it is the upper half of one."""
     return np.uint32(np.uint32(word) << np.uint32(16)).view(np.float32)
 
 
 @inner_summary_kernel
-def as_float16(word):  # type: ignore[no-untyped-def]
+def as_float16(word):
     """float16's exponent is biased by 15, float32's by 127.
 
     A subnormal number, below 2^-14, has no implied 1, but counts in the steps of the next exponent: from x,
@@ -57,13 +57,13 @@ def as_float16(word):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def fold(word):  # type: ignore[no-untyped-def]
+def fold(word):
     """The checksum's f."""
     return np.uint32(word ^ np.uint32(word >> np.uint32(15)))
 
 
 @inner_kernel
-def _keep(word):  # type: ignore[no-untyped-def]
+def _keep(word):
     """f of a number of 16 bits without the sign, which no probability has."""
     return word
 
@@ -71,7 +71,7 @@ def _keep(word):  # type: ignore[no-untyped-def]
 def _make_single(value: Kernel, folded: Kernel) -> Kernel:
     """Words that hold one number each, value(word)."""
 
-    def sum_words(p_words, q_words, weight):  # type: ignore[no-untyped-def]
+    def sum_words(p_words, q_words, weight):
         part = q_part = bits = np.uint32(0)
         p_sum = q_sum = np.float32(0)
         for i in range(p_words.size):
@@ -87,7 +87,7 @@ def _make_single(value: Kernel, folded: Kernel) -> Kernel:
             weight = np.uint32(weight + np.uint32(2))
         return part, q_part, bits, p_sum, q_sum
 
-    def overlap_of_words(p_words, q_words):  # type: ignore[no-untyped-def]
+    def overlap_of_words(p_words, q_words):
         overlap = 0.0
         for i in range(p_words.size):
             overlap += np.float64(value(min(np.uint32(p_words[i]), np.uint32(q_words[i]))))
@@ -95,7 +95,7 @@ def _make_single(value: Kernel, folded: Kernel) -> Kernel:
 
     sums, overlap = inner_summary_kernel(sum_words), inner_summary_kernel(overlap_of_words)
 
-    def measure_words(p_words, q_words, weight):  # type: ignore[no-untyped-def]
+    def measure_words(p_words, q_words, weight):
         part, q_part, bits, p_sum, q_sum = sums(p_words, q_words, weight)
         return part, q_part, bits, np.float64(p_sum), np.float64(q_sum), overlap(p_words, q_words)
 
@@ -103,29 +103,29 @@ def _make_single(value: Kernel, folded: Kernel) -> Kernel:
 
 
 @inner_kernel
-def _low_float16(word):  # type: ignore[no-untyped-def]
+def _low_float16(word):
     return np.uint32(np.uint32(word << np.uint32(13)) & FLOAT16_BITS)
 
 
 @inner_kernel
-def _high_float16(word):  # type: ignore[no-untyped-def]
+def _high_float16(word):
     return np.uint32(np.uint32(word >> np.uint32(3)) & FLOAT16_BITS)
 
 
 @inner_kernel
-def _low_bfloat16(word):  # type: ignore[no-untyped-def]
+def _low_bfloat16(word):
     return np.uint32(word << np.uint32(16))
 
 
 @inner_kernel
-def _high_bfloat16(word):  # type: ignore[no-untyped-def]
+def _high_bfloat16(word):
     return np.uint32(word & HIGH_HALF)
 
 
 def _make_pairs(low: Kernel, high: Kernel, scale: float) -> Kernel:
     """Words that hold two numbers, low(word) and high(word) times `scale`, whose weights are w and w + 2."""
 
-    def sum_words(p_words, q_words, weight):  # type: ignore[no-untyped-def]
+    def sum_words(p_words, q_words, weight):
         """Halves of words without signs are added by adding the words; over both halves of words y, h the
         upper ones, it is Σ y - 2^16 Σ h + Σ h."""
         part = upper = q_words_sum = q_upper = bits = np.uint32(0)
@@ -152,7 +152,7 @@ def _make_pairs(low: Kernel, high: Kernel, scale: float) -> Kernel:
         q_part = np.uint32(np.uint32(q_words_sum - np.uint32(q_upper << np.uint32(16))) + q_upper)
         return part, q_part, bits, p_sum, q_sum, overlap
 
-    def overlap_of_words(p_words, q_words):  # type: ignore[no-untyped-def]
+    def overlap_of_words(p_words, q_words):
         overlap = 0.0
         for i in range(p_words.size):
             x = np.uint32(p_words[i])
@@ -163,7 +163,7 @@ def _make_pairs(low: Kernel, high: Kernel, scale: float) -> Kernel:
 
     sums, exact_overlap = inner_summary_kernel(sum_words), inner_summary_kernel(overlap_of_words)
 
-    def measure_words(p_words, q_words, weight):  # type: ignore[no-untyped-def]
+    def measure_words(p_words, q_words, weight):
         """Sums up to 1 of float16, multiples of 2^-24, are exact in float32; others take float64."""
         part, q_part, bits, p_sum, q_sum, single = sums(p_words, q_words, weight)
         overlap = np.float64(single)
@@ -197,7 +197,7 @@ def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _make_decoder(value: Kernel) -> Kernel:
-    def decode_words(words, out):  # type: ignore[no-untyped-def]
+    def decode_words(words, out):
         for i in range(words.size):
             out[i] = value(words[i])
 

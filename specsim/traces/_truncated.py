@@ -70,9 +70,7 @@ def truncate(row: ArrayLike, k: int, keep: int | None = None) -> Listed:
 
 
 @kernel
-def bound_rows(  # type: ignore[no-untyped-def]
-    p_tokens, p, q_tokens, q, drafted, vocab_size, ends, mass, fault
-):
+def bound_rows(p_tokens, p, q_tokens, q, drafted, vocab_size, ends, mass, fault):
     """Fill ends [2, R] with the bounds on β of each row, mass [2, R] with what is listed of p and of q, and
     fault [R] with 1 where tokens are not in rising order, then `NO_TOKEN`. Tokens come as unsigned numbers.
     """
@@ -109,7 +107,7 @@ def bound_rows(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _listing(tokens, values, drafted, vocab_size):  # type: ignore[no-untyped-def]
+def _listing(tokens, values, drafted, vocab_size):
     """The listed mass, the most that another token can have, and whether the list is valid."""
     mass = 0.0
     cap = 1.0
