@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: Cells that are a verdict, and their colours in the terminal.
 COLORS: dict[str, str] = read_table("kinds")["colors"]
 NONE = "–"
+#: Two-sided confidence of intervals.
+CONFIDENCE = 0.95
 #: Where the terminal prints what `brief` leaves out; `print` and Jupyter name a place of theirs.
 MORE = ": --verbose"
 #: A number, an interval, or what is measured with its error.
@@ -272,7 +274,7 @@ class Shown:
 
 def row_of(item: Any) -> dict[str, Any]:
     """The fields of a named tuple or of a dataclass; last those that are intervals, each as its two ends."""
-    row = dict(item._asdict()) if isinstance(item, tuple) else asdict(item)
+    row = dict(item._asdict()) if hasattr(item, "_asdict") else asdict(item)
     for name in [name for name, value in row.items() if isinstance(value, tuple)]:
         row[f"{name}_low"], row[f"{name}_high"] = row.pop(name)
     return row

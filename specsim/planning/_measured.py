@@ -14,7 +14,7 @@ from specsim.core._checks import check_between, check_count, said_of
 from specsim.core._files import PathLike, read_cells
 from specsim.core._numbers import real, whole
 from specsim.core._plotting import Axes, axes_or_new
-from specsim.core._tables import NONE, Line, Piece, Shown, Table
+from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table
 from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA
 from specsim.planning._meanings import OTHER, printed
@@ -22,7 +22,7 @@ from specsim.planning._plan import Candidate, Ranked, Ranking, name_best, tokens
 from specsim.served._feasible import Value
 from specsim.served._meanings import independent_alpha
 from specsim.theory import walltime_improvement
-from specsim.traces._analysis import CONFIDENCE, document_draws
+from specsim.traces._analysis import document_draws
 from specsim.traces._format import reached_rows
 from specsim.traces._reader import SECONDS, Trace
 

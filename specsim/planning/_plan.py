@@ -12,15 +12,13 @@ from numpy.typing import ArrayLike
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._plotting import COLORS, Axes, axes_or_new
-from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict, bars
+from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA, ConstantRatio, StepCost
 from specsim.traces._summary import Accepted
 
 #: Sensitivity: α is shifted by this in both directions, c multiplied and divided by this.
 ALPHA_SHIFT, C_SHIFT = 0.05, 1.5
-#: Two-sided confidence of a candidate's interval.
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)

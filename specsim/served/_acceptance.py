@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from specsim.core._arguments import checked
-from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict, span
+from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats
 from specsim.served._feasible import Range, read
 from specsim.served._records import Record, read_records
@@ -117,8 +117,6 @@ def _parts(records: Sequence[Record]) -> list[int]:
     return [sum(parts), *parts] if told else []
 
 
-#: Two-sided confidence of the intervals.
-CONFIDENCE = 0.95
 #: Contradictions and unreadable lines that are shown; requests or lines that tell how much they differ.
 SHOWN, FEW = 5, 5
 

@@ -11,9 +11,9 @@ from scipy import stats
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between
-from specsim.core._tables import Line, Piece, Shown, Table, span
+from specsim.core._tables import CONFIDENCE, Line, Piece, Shown, Table, span
 from specsim.core._types import Floats
-from specsim.served._acceptance import CONFIDENCE, acceptance_of, half_width, some_records
+from specsim.served._acceptance import acceptance_of, half_width, some_records
 
 #: Random exchanges, and the probability with which a change of `detectable` is shown.
 EXCHANGES, POWER = 9_999, 0.9

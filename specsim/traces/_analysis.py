@@ -16,7 +16,7 @@ from specsim.core._checks import check_choice, check_count
 from specsim.core._kernels import Kernel, inner_summary_kernel, summary_kernel
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import NONE, Piece, Shown, Table, bars, row_of, span
+from specsim.core._tables import CONFIDENCE, NONE, Piece, Shown, Table, bars, row_of, span
 from specsim.core._types import Floats, Ints
 from specsim.traces._format import AnyColumns, Columns, Layout, reached_rows, rounding
 from specsim.traces._pieces import PIECE, VALUES, bits_of, decode
@@ -24,8 +24,6 @@ from specsim.traces._reader import Trace
 from specsim.traces._summary import Interval, TraceBounds, TraceSummary, bound_reach, summarise_with
 from specsim.traces._truncated import acceptance_chances
 
-#: Two-sided confidence of the intervals.
-CONFIDENCE = 0.95
 MOST_BINS = 2**16
 RESAMPLES = 2000
 #: The decimals of entropies that are given. Machines differ by 1e-7, since they sum in different orders.

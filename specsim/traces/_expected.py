@@ -13,11 +13,11 @@ from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import Piece, Shown, Table, span
+from specsim.core._tables import CONFIDENCE, Piece, Shown, Table, span
 from specsim.core._types import Floats, Ints
 from specsim.models import chain
 from specsim.rules import Rule
-from specsim.traces._analysis import ALONE, CONFIDENCE, document_draws, outer_quantiles
+from specsim.traces._analysis import ALONE, document_draws, outer_quantiles
 from specsim.traces._format import AnyColumns, Layout
 from specsim.traces._reader import Trace
 from specsim.traces._truncated import drafted_probabilities

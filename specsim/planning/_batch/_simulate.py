@@ -19,15 +19,13 @@ from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import Key, RandomSource, key_of, root_of
-from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
+from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table, as_dict
 from specsim.core._types import Floats, Ints
 from specsim.planning._batch._costs import BatchCost
 from specsim.planning._batch._kernel import TOTALS, Counted, Setup, serve
 from specsim.planning._batch._policies import AnyPolicy, Constant, for_kernel, spec_of
 from specsim.planning._batch._requests import Beta, Drawn, Geometric, LoggedLengths, RequestLog, Workload
 
-#: Two-sided confidence of intervals.
-CONFIDENCE = 0.95
 #: The share of requests at each end of a replication that is not counted, and the number of batches, if that
 #: is more: the first batch begins at once, and stays in step for a while.
 UNCOUNTED, UNCOUNTED_BATCHES = 0.1, 2
