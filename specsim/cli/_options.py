@@ -19,7 +19,8 @@ from specsim.models import Pair
 #: with NaN and infinity the library says.
 WHOLE = Parameter(converter=lambda _, tokens: _numbers.whole(tokens[0].value))
 REAL = Parameter(converter=lambda _, tokens: _numbers.real(tokens[0].value))
-Whole, Real = Annotated[int | None, WHOLE], Annotated[float | None, REAL]
+Whole = Annotated[int | None, WHOLE]
+Real = Annotated[float | None, REAL]
 #: The help of an option that has none by its name.
 HELP = {name: Parameter(help=text) for name, text in WORDS.items()}
 #: An option without a value or a "no-" form, and one that may be repeated.
