@@ -19,7 +19,7 @@ import numpy as np
 from specsim import rules
 from specsim.core._checks import check_count
 from specsim.core._files import read_table, read_text
-from specsim.core._lines import read_lines
+from specsim.core._json import read_lines
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms

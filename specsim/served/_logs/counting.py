@@ -14,7 +14,7 @@ import scipy
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_choice
-from specsim.core._lines import log_files, read_lines
+from specsim.core._json import log_files, read_lines
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._types import Ints
