@@ -2,8 +2,10 @@
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from cyclopts import App, Parameter
 
@@ -65,8 +67,8 @@ def command(group: App, name: str | None = None) -> Callable[[Function], Functio
     """Register a function as a command of `group`, with its docstring and its entry of the table as help."""
 
     def register(function: Function) -> Function:
-        end = _ending_of(function.__name__)
-        group.command(function, name=name, help=about(function), help_epilogue=end)
+        above, end = about(function), _ending_of(function.__name__)
+        group.command(_checked(function), name=name, help=above, help_epilogue=end)
         return function
 
     return register
@@ -77,10 +79,53 @@ def default(group: App) -> Callable[[Function], Function]:
 
     def register(function: Function) -> Function:
         about(function)
-        group.default(function)
+        group.default(_checked(function))
         return function
 
     return register
+
+
+def refuse(function: Callable[..., Any], values: Mapping[str, Any], case: str, kind: str = "refused") -> None:
+    """Raise ValueError for the first option of a command that was given, and has no effect in a case of its
+    table. `values` are its parameters', and its defaults those of options not given."""
+    for rule in COMMANDS[function.__name__][kind][case]:
+        for name, parameter in inspect.signature(function).parameters.items():
+            for one, value, default in _fields(name, values[name], parameter.default):
+                without_effect = one in rule["options"] if "options" in rule else one not in rule["but"]
+                if value != default and without_effect:
+                    raise ValueError(f"{typed(one, value)} {rule['why'].format(**values)}")
+
+
+def _checked(function: Function) -> Function:
+    """The function, which refuses what has no effect `with` an option that is given, or `without` one."""
+    signature, table = inspect.signature(function), COMMANDS.get(function.__name__, {})
+
+    @wraps(function)
+    def called(*arguments: Any, **named: Any) -> Any:
+        bound = signature.bind(*arguments, **named)
+        bound.apply_defaults()
+        for kind in ("with", "without"):
+            for case in table.get(kind, ()):
+                if (bound.arguments[case] != signature.parameters[case].default) is (kind == "with"):
+                    refuse(function, bound.arguments, case, kind)
+        return function(*arguments, **named)
+
+    return cast(Function, called)
+
+
+def _fields(name: str, value: Any, default: Any) -> Iterator[tuple[str, Any, Any]]:
+    """A parameter with its value and its default; of a group of options, each of them."""
+    if name == "form" or not is_dataclass(value):
+        yield name, value, default
+    else:
+        yield from ((one.name, getattr(value, one.name), getattr(default, one.name)) for one in fields(value))
+
+
+def typed(name: str, value: Any = None) -> str:
+    """The option that gave a parameter this value."""
+    if name == "form":
+        return next(iter(value.given), "--save")
+    return f"--{'no-' if value is False else ''}{name.strip('_').replace('_', '-')}"
 
 
 def about(function: Callable[..., Any]) -> str:

@@ -11,7 +11,7 @@ import specsim
 from specsim import auditing
 from specsim.cli import _options as option
 from specsim.cli._app import app, audit_app, command, default
-from specsim.cli._options import draft_of, pair_help, refuse, shard_of, small_pair_of
+from specsim.cli._options import draft_of, pair_help, shard_of, small_pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_judged, print_result
 from specsim.core._saving import is_result
 
@@ -77,7 +77,6 @@ def audit(
     """Audit a verifier: verdict, evidence and power."""
     from specsim.adapters import is_engine
 
-    values = locals()
     if source is not None:
         if not is_engine(verifier):
             raise ValueError(f"--source: {verifier} is not a known engine; see 'specsim list engines'")
@@ -85,14 +84,12 @@ def audit(
     limits: dict[str, Any] = {"seconds": time, "timeout": timeout, "threads": threads, "executor": executor}
     wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
     if shard is not None:
-        refuse(audit, values, "shard")
         if out is None:
             raise ValueError("--shard: no file for the counts of this part; give it with --out")
         cases = auditing.audit_shard(verifier, out, shard_of(shard), level, rng=seed, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
     if against is not None:
-        refuse(audit, values, "against")
         form.check_no_picture("a comparison of two verifiers")
         form.make_folder(out, AGAINST)
         compared = auditing.audit_against(verifier, against, level, rng=seed, timeout=timeout, **wanted)
@@ -143,16 +140,13 @@ def audit_offline(
     """Write the cases as safetensors files, for an engine in any language, or judge its answers."""
     from specsim.auditing import _offline
 
-    values = locals()
     if answers is None:
-        refuse(audit_offline, values, "cases")
         manifest = _offline.export(folder, level, rng=seed, dtype=dtype, lengths=lengths)
         print(
             f"wrote {manifest}; put each case's tokens into a folder ANSWERS, then: "
             f"specsim audit offline {folder} ANSWERS"
         )
         return 0
-    refuse(audit_offline, values, "answers")
     form.make_folder(out, *REPORT)
     return write(_offline.score(folder, answers, name=name), out, form)
 

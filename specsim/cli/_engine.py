@@ -10,8 +10,8 @@ from cyclopts import Parameter
 import specsim
 from specsim import engines
 from specsim.cli import _options as option
-from specsim.cli._app import audit_app, command
-from specsim.cli._options import HELP, REAL, WHOLE, Real, Whole, given, refuse
+from specsim.cli._app import audit_app, command, refuse
+from specsim.cli._options import HELP, REAL, WHOLE, Real, Whole, given
 from specsim.cli._terminal import TEXT, Form, print_judged
 from specsim.core._checks import said_of
 from specsim.core._files import read_text
@@ -122,10 +122,8 @@ def audit_engine(
     if engine.endswith(".json"):
         raise ValueError(f"{engine}: not an engine; an earlier audit is judged again from its texts.jsonl")
     name, options = _engine_of(engine)
-    if not speculative:
-        refuse(audit_engine, values, "no_speculative")
-        if "rule" in options:
-            raise ValueError(f"{engine}: rule has no effect with --no-speculative, which has no draft")
+    if not speculative and "rule" in options:
+        raise ValueError(f"{engine}: rule has no effect with --no-speculative, which has no draft")
     sampling, form_of = asked.read()
     if "defaults" in form_of:
         if not pair.defaults:

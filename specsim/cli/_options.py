@@ -1,8 +1,6 @@
 """Options that several commands share, and what they name: pairs of p and q, traces, drafts."""
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +8,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim import models
-from specsim.cli._app import COMMANDS, WORDS
+from specsim.cli._app import WORDS
 from specsim.core import _numbers
 from specsim.core._parameters import check_parameters, read_options
 from specsim.models import Pair
@@ -71,32 +69,6 @@ def whole_numbers(name: str, text: str, example: str) -> list[int]:
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that have a value; the library has a default for the others."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def refuse(command: Callable[..., Any], values: Mapping[str, Any], case: str) -> None:
-    """Raise ValueError for the first option of a command that was given, and has no effect in a case of its
-    table. `values` are its `locals()` before it assigns any, and its defaults those of options not given."""
-    for rule in COMMANDS[command.__name__]["refused"][case]:
-        for name, parameter in inspect.signature(command).parameters.items():
-            for one, value, default in _fields(name, values[name], parameter.default):
-                without_effect = one in rule["options"] if "options" in rule else one not in rule["but"]
-                if value != default and without_effect:
-                    raise ValueError(f"{typed(one, value)} {rule['why'].format(**values)}")
-
-
-def _fields(name: str, value: Any, default: Any) -> Iterator[tuple[str, Any, Any]]:
-    """A parameter with its value and its default; of a group of options, each of them."""
-    if name == "form" or not is_dataclass(value):
-        yield name, value, default
-    else:
-        yield from ((one.name, getattr(value, one.name), getattr(default, one.name)) for one in fields(value))
-
-
-def typed(name: str, value: Any = None) -> str:
-    """The option that gave a parameter this value."""
-    if name == "form":
-        return next(iter(value.given), "--save")
-    return f"--{'no-' if value is False else ''}{name.strip('_').replace('_', '-')}"
 
 
 def settings_of(

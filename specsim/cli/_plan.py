@@ -12,8 +12,8 @@ from cyclopts import Parameter
 import specsim
 from specsim import planning
 from specsim.cli import _options as option
-from specsim.cli._app import COMMANDS, app, command
-from specsim.cli._options import ANY_PAIR, REAL, WHOLE, Real, Several, Whole, given, pair_of, refuse, trace_of
+from specsim.cli._app import COMMANDS, app, command, refuse
+from specsim.cli._options import ANY_PAIR, REAL, WHOLE, Real, Several, Whole, given, pair_of, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
 from specsim.core._checks import said_of
 from specsim.core._files import read_cells
@@ -269,9 +269,6 @@ def simulate_batch(
     """Simulate a server that decodes many requests at once: latency, goodput and capacity."""
     from specsim.planning._batch._policies import policy_named
 
-    values = locals()
-    if log is not None:
-        refuse(simulate_batch, values, "log")
     acceptance, said, measured_with = _acceptance(alpha, lengths)
     settings: dict[str, Any] = {
         "rate": rate,
@@ -287,7 +284,6 @@ def simulate_batch(
     cost = _cost(preset, measured)
     chosen = policy_named(f"constant:gamma={measured_with or 4}" if policy is None else policy)
     if over is None:
-        refuse(simulate_batch, values, "one")
         if rate is None and log is None:
             form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
         code = print_result(planning.simulate_batch(cost, chosen, **work), form)

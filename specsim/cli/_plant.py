@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import specsim
-from specsim.cli._app import app, command
-from specsim.cli._options import WHOLE, Flag, Real, Whole, given, refuse, whole_numbers
+from specsim.cli._app import app, command, refuse
+from specsim.cli._options import WHOLE, Flag, Real, Whole, given, whole_numbers
 from specsim.cli._terminal import TEXT, Form, print_result
 from specsim.core._checks import check_count
 from specsim.core._numbers import real, whole
@@ -41,10 +41,8 @@ def plant(
     'specsim audit engine' tests an engine that serves them; SERVE.md in the folder says how."""
     values = locals()
     if check:
-        refuse(plant, values, "check")
         dtypes = () if dtype is None else dtype.split(",")
         return print_result(specsim.engines.check(folder, dtypes=dtypes, rng=0), form)
-    refuse(plant, values, "made")
     if form.file is not None or {*form.given} - {"--json"}:
         refuse(plant, values, "shown")
     own = ("order", "openers", "vocab_size", "kind", "overlap", "context", "architecture", "heads")
@@ -96,9 +94,6 @@ def serve(
     from specsim.engines._server.decoding import Decoder
     from specsim.engines._server.http import Server
 
-    values = locals()
-    if plain:
-        refuse(serve, values, "plain")
     pair = ngram_pair() if source == "ngram" else specsim.open_planted(source)
     decoder = Decoder(pair, rule=rule, gamma=gamma, mistake=mistake, speculative=not plain, seed=seed)
     check_count("port", port, 0, 65535)

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli import _options as option
-from specsim.cli._app import app, command
-from specsim.cli._options import draft_of, gamma_for, given, models_of, pair_of, refuse
+from specsim.cli._app import app, command, refuse
+from specsim.cli._options import draft_of, gamma_for, given, models_of, pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, show
 from specsim.core._checks import said_of
 from specsim.core._files import write_text
@@ -169,14 +169,11 @@ def replay(
     form: Form = TEXT,
 ) -> int:
     """Replay one step of 'simulate' or 'audit' in plain Python, and print its numbers."""
-    values = locals()
     if case is not None:
-        refuse(replay, values, "case")
         from specsim.auditing._replay import replay_step
 
         print(replay_step(pair, case, step, level, rng=seed, device=device))
         return 0
-    refuse(replay, values, "no_case")
     both = pair_of(pair, vocab_size, overlap)
     shape = draft_of(both, rule, gamma, tree, draft_sampling)
     return print_result(specsim.replay(*both, step=step, rule=rule, gamma=shape, rng=seed), form)
@@ -199,12 +196,10 @@ def generate(
     form: Form = TEXT,
 ) -> int:
     """Decode speculatively, and print the text and its statistics beside those of plain decoding."""
-    values = locals()
     target, draft = models_of(pair)
     models = specsim.models.Pair(target, draft)
     options: dict[str, Any] = {"eos": eos}
     if method is not None:
-        refuse(generate, values, "method")
         options["method"] = method
     else:
         shape: Any = gamma_for(models, gamma)
@@ -254,8 +249,6 @@ def compare(
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Compare rules on one pair, by tokens per step and total variation; or drafting systems, by speed."""
-    values = locals()
-    refuse(compare, values, "rules" if method is None else "method")
     form.make_folder(out, *WRITTEN)
     both = pair_of(pair, vocab_size, overlap)
     work: dict[str, Any] = {"steps": steps, "rng": seed, "threads": threads}

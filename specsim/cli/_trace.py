@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import specsim
 from specsim import decoding
 from specsim.cli import _options as option
-from specsim.cli._app import command, trace_app
-from specsim.cli._options import models_of, refuse, trace_of
+from specsim.cli._app import command, refuse, trace_app
+from specsim.cli._options import models_of, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, written
 from specsim.core._json import printable
 from specsim.core._tables import Listing
@@ -138,16 +138,13 @@ def trace_record(
     seed: option.Whole = None,
 ) -> None:
     """Decode speculatively, with n-grams or two Hugging Face models, and log the drafts with p and q."""
-    values = locals()
     layout: dict[str, Any] = {"gamma": gamma, "rule": rule, "dtype": dtype, "top": top, "rng": seed}
     if target is None:
-        refuse(trace_record, values, "n-grams")
         trace = decoding.record(path, *models_of(models), steps=steps, **layout)
         done = written(trace)
     else:
         from specsim.decoding._recording.huggingface import read_prompts
 
-        refuse(trace_record, values, "target")
         if draft is None or prompts is None:
             raise ValueError("--target: --draft or --prompts is missing; give both")
         texts = read_prompts(prompts)

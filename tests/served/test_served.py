@@ -16,7 +16,7 @@ from served import FORMATS, Served, choose, completion, log_lines, target_rows, 
 
 import specsim
 from specsim import audit_served
-from specsim.core import _lines
+from specsim.core import _json
 from specsim.core._verdicts import Finding
 from specsim.core.stats import chi_square, log_e_value
 from specsim.models import TableModel
@@ -544,7 +544,7 @@ def test_only_some_unreadable_lines_are_named(tmp_path):
 
 
 def test_a_line_that_is_too_long_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setattr(_lines, "LONGEST", 1000)
+    monkeypatch.setattr(_json, "LONGEST", 1000)
     path = tmp_path / "served.jsonl"
     path.write_text(f"{json.dumps('x' * 5000)}\n{one_place()}\n{json.dumps('x' * 5000)}")
     found = audit_served(path, rng=0)
@@ -608,7 +608,7 @@ def test_options_of_the_other_kind_of_log_are_refused(tmp_path):
 
 
 def test_progress_is_told_in_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(_lines, "STRIDE", 1000)
+    monkeypatch.setattr(_json, "STRIDE", 1000)
     path, told = write_log(tmp_path / "served.jsonl", [drawn(4, seed=i) for i in range(5)]), []
     audit_served(path, progress=lambda *done: told.append(done), rng=0)
     assert all(one < other for (one, _), (other, _) in pairwise(told[:-1]))
