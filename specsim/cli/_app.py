@@ -14,7 +14,8 @@ from specsim.core._files import read_table
 #: Of the help of commands their options, and of commands and groups of them its end: examples, exit codes.
 COMMANDS = read_table("commands")
 #: The help of options that several commands share, mostly by their names.
-WORDS: dict[str, str] = read_table("options")
+TEXTS: dict[str, str] = read_table("options")
+WORDS = {name: text.format_map(TEXTS) for name, text in TEXTS.items()}
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -137,6 +138,6 @@ def about(function: Callable[..., Any]) -> str:
     if not options:
         said = {name: WORDS[name] for name in inspect.signature(function).parameters if name in WORDS}
         said |= COMMANDS.get(function.__name__, {}).get("options", {})
-        options = [f"    {name}: {words}" for name, words in said.items()]
+        options = [f"    {name}: {words.format_map(WORDS)}" for name, words in said.items()]
     function.__doc__ = "\n".join([above, *["", "Args:"] * bool(options), *options])
     return above

@@ -11,7 +11,7 @@ import specsim
 from specsim import auditing
 from specsim.cli import _options as option
 from specsim.cli._app import app, audit_app, command, default
-from specsim.cli._options import draft_of, pair_help, shard_of, small_pair_of
+from specsim.cli._options import draft_of, shard_of, small_pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_judged, print_result
 from specsim.core._saving import is_result
 
@@ -28,7 +28,7 @@ SMALL, GAMMA = 8, 2
 
 @command(app)
 def prove(
-    pair: option.SmallPairName = "zipf",
+    pair: str = "zipf",
     *,
     vocab_size: option.Whole = None,
     overlap: option.Real = None,
@@ -58,7 +58,7 @@ def audit(
     verifier: str = "standard",
     *,
     against: str | None = None,
-    pair: Annotated[str | None, Parameter(help=option.WORDS["own_case"] + pair_help())] = None,
+    pair: str | None = None,
     level: str = "quick",
     time: option.Real = None,
     source: Path | None = None,
@@ -69,7 +69,7 @@ def audit(
     seed: option.Whole = None,
     threads: option.Whole = None,
     executor: str | None = None,
-    device: option.AuditDevice = None,
+    device: str | None = None,
     shard: str | None = None,
     out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,

@@ -9,7 +9,6 @@ from cyclopts import Parameter
 
 import specsim
 from specsim import engines
-from specsim.cli import _options as option
 from specsim.cli._app import audit_app, command, refuse
 from specsim.cli._options import HELP, REAL, WHOLE, Real, Whole, given
 from specsim.cli._terminal import TEXT, Form, print_judged
@@ -40,10 +39,6 @@ VALUES: dict[str, Callable[[str], Any]] = {
     "bad_words": lambda text: tuple(tuple(map(whole, word.split(":"))) for word in text.split("/")),
 }
 WORDS = "unseeded", "unequal", "shared", "mixed", "defaults"
-
-SERVER = option.WORDS["server"]
-NAMES = option.WORDS["engines"] + SERVER
-Out = Annotated[Path | None, HELP["engine_out"]]
 
 
 @Parameter(name="*")
@@ -99,7 +94,7 @@ ASKED, ANY_SERVER, ANY_ENGINE = Asked(), Server(), Engine()
 
 @command(audit_app, name="engine")
 def audit_engine(
-    engine: Annotated[str, Parameter(help=NAMES + option.WORDS["or_texts"])],
+    engine: str,
     *,
     planted: Path,
     tokens: Annotated[int, WHOLE] = 100_000,
@@ -108,7 +103,7 @@ def audit_engine(
     opened: Engine = ANY_ENGINE,
     time: Real = None,
     seed: Whole = None,
-    out: Out = None,
+    out: Path | None = None,
     form: Form = TEXT,
 ) -> int:
     """Audit a serving engine: texts, log-probabilities and counters against a planted distribution."""
@@ -151,7 +146,7 @@ def audit_engine(
 
 @command(audit_app, name="matrix")
 def audit_matrix(
-    engine: Annotated[str, Parameter(help=f"{NAMES}.")],
+    engine: str,
     *,
     planted: Path,
     without: str | None = None,
@@ -159,7 +154,7 @@ def audit_matrix(
     tokens: Whole = None,
     opened: Engine = ANY_ENGINE,
     seed: Whole = None,
-    out: Out = None,
+    out: Path | None = None,
     form: Form = TEXT,
 ) -> int:
     """Audit a serving engine under the settings of a battery, with speculation and without."""
@@ -172,7 +167,7 @@ def audit_matrix(
 
 @command(audit_app, name="servers")
 def audit_servers(
-    one: Annotated[str, Parameter(help=f"{SERVER[0].upper()}{SERVER[1:]}.")],
+    one: str,
     other: str,
     *,
     prompts: Path,
@@ -181,7 +176,7 @@ def audit_servers(
     server: Server = ANY_SERVER,
     time: Real = None,
     seed: Whole = None,
-    out: Out = None,
+    out: Path | None = None,
     form: Form = TEXT,
 ) -> int:
     """Compare the texts of two servers of one model, without a planted checkpoint."""

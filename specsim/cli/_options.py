@@ -36,26 +36,7 @@ def shard_of(text: str) -> tuple[int, int]:
 
 #: Steps that are drawn, where no other number is given.
 STEPS = 100_000  # in options.toml too
-AuditDevice = Annotated[str | None, HELP["audit_device"]]
 Checkpoint = Annotated[Path | None, Parameter(name=["--checkpoint", "--out"]), HELP["checkpoint"]]
-
-
-def pair_help(more: str = "") -> str:
-    """The help of a pair for a command that takes models and two pmfs, and `more`."""
-    return WORDS["pair"].format(more=more)
-
-
-#: Of commands that take a trace whose rows are truncated, too.
-ANY_PAIR = "The pair of p and q: " + pair_help(" " + WORDS["any_pair"])
-#: Of commands that draw steps from every pair, and need whole rows.
-WHOLE_PAIR = "The pair of p and q: " + pair_help(" " + WORDS["whole_pair"])
-WholePairName = Annotated[str, Parameter(help=WHOLE_PAIR)]
-#: Of commands that need pmfs, or models.
-SmallPairName = Annotated[str, Parameter(help="The pair of p and q (not a trace): " + pair_help())]
-Models = Annotated[str, HELP["models"]]
-GammaOrTree = Annotated[int | None, WHOLE, HELP["gamma_or_tree"]]
-GammaOfPair = Annotated[int | None, WHOLE, HELP["gamma_of_pair"]]
-Folder = Annotated[Path | None, HELP["folder"]]
 
 
 def whole_numbers(name: str, text: str, example: str) -> list[int]:

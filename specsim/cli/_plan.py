@@ -13,7 +13,7 @@ import specsim
 from specsim import planning
 from specsim.cli import _options as option
 from specsim.cli._app import COMMANDS, app, command, refuse
-from specsim.cli._options import ANY_PAIR, REAL, WHOLE, Real, Several, Whole, given, pair_of, trace_of
+from specsim.cli._options import REAL, WHOLE, Real, Several, Whole, given, pair_of, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
 from specsim.core._checks import said_of
 from specsim.core._files import read_cells
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @command(app)
 def plan(
-    pair: Annotated[str | None, Parameter(help=f"{ANY_PAIR} Uses its acceptance rates by position.")] = None,
+    pair: str | None = None,
     *,
     alpha: str | None = None,
     draft: Several = None,

@@ -25,12 +25,12 @@ WRITTEN = ("comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.
 
 @command(app)
 def simulate(
-    pair: Annotated[str, Parameter(help=option.ANY_PAIR + option.WORDS["or_result"])] = "ngram",
+    pair: str = "ngram",
     *,
     vocab_size: option.Whole = None,
     overlap: option.Real = None,
     rule: str = "standard",
-    gamma: option.GammaOfPair = None,
+    gamma: option.Whole = None,
     tree: str | None = None,
     draft_sampling: str | None = None,
     method: str | None = None,
@@ -153,19 +153,19 @@ def _print_one_token(trace: Any, rule: str, form: Form) -> int:
 
 @command(app)
 def replay(
-    pair: Annotated[str, Parameter(help=option.WHOLE_PAIR + option.WORDS["or_verifier"])] = "ngram",
+    pair: str = "ngram",
     *,
     step: Annotated[int, option.WHOLE],
     seed: Annotated[int, option.WHOLE],
     vocab_size: option.Whole = None,
     overlap: option.Real = None,
     rule: str = "standard",
-    gamma: option.GammaOfPair = None,
+    gamma: option.Whole = None,
     tree: str | None = None,
     draft_sampling: str | None = None,
     case: str | None = None,
     level: str = "quick",
-    device: option.AuditDevice = None,
+    device: str | None = None,
     form: Form = TEXT,
 ) -> int:
     """Replay one step of 'simulate' or 'audit' in plain Python, and print its numbers."""
@@ -181,12 +181,12 @@ def replay(
 
 @command(app)
 def generate(
-    pair: option.Models = "ngram",
+    pair: str = "ngram",
     *,
     prompt: str = "import ",
     max_new_tokens: Annotated[int, option.WHOLE] = 200,
     rule: str = "standard",
-    gamma: option.GammaOrTree = None,
+    gamma: option.Whole = None,
     tree: str | None = None,
     draft_sampling: str | None = None,
     drafting: str = "sample",
@@ -231,12 +231,12 @@ def generate(
 
 @command(app)
 def compare(
-    pair: option.WholePairName = "ngram",
+    pair: str = "ngram",
     *,
     rule: option.Several = None,
     vocab_size: option.Whole = None,
     overlap: option.Real = None,
-    gamma: option.GammaOfPair = None,
+    gamma: option.Whole = None,
     drafts: option.Whole = None,
     steps: option.Whole = None,
     sweep: option.Flag = False,

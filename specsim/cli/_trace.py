@@ -30,7 +30,7 @@ def trace_import(
 
 
 @command(trace_app, name="info")
-def trace_info(path: option.Folder = None, *, form: Form = TEXT) -> int:
+def trace_info(path: Path | None = None, *, form: Form = TEXT) -> int:
     """Describe a trace, and check the checksum of every row."""
     trace = trace_of(path)
     shards = trace.verify()
@@ -64,7 +64,7 @@ def _description(trace: Any) -> Iterator[str]:
 
 @command(trace_app, name="alpha")
 def trace_alpha(
-    path: option.Folder = None,
+    path: Path | None = None,
     *,
     skip_damaged: option.Flag = False,
     entropy_of: str = "q",
