@@ -10,7 +10,7 @@ from figures import names as known
 from figures._making import make_figures
 from specsim.cli import run_app
 from specsim.cli._app import default, ending
-from specsim.cli._options import WHOLE, Executor, Flag
+from specsim.cli._options import HELP, WHOLE, Flag
 
 PROGRAM = "python -m figures"
 app = App(
@@ -27,7 +27,7 @@ def figures(
     fast: Flag = False,
     out: Path | None = None,
     seed: Annotated[int, WHOLE] = 0,
-    executor: Executor = None,
+    executor: Annotated[str | None, HELP["executor"]] = None,
     listed: Annotated[bool, Parameter(name="--list", negative="")] = False,
 ) -> None:
     """Make the figures: tables first, then pictures as .svg, .png and .pdf.

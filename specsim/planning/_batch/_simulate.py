@@ -34,6 +34,8 @@ MOST_BATCH, BATCHES = 65_536, 10
 #: Seconds that a run may last, beside which a pass still counts.
 LONGEST_RUN = 1e15
 PERCENTILES = (50, 90, 99)
+#: What loads mean, but for those of a server that is full, or steady and settled.
+LOADS: dict[str, str] = read_table("meanings")["loads"]
 #: What is measured: {name: (in words, unit)}. Those in `QUEUE` have no limit where the queue grows.
 QUANTITIES: dict[str, tuple[str, str]] = read_table("quantities")
 QUEUE = ("wait", "first_token", "latency", *(f"latency_p{percent}" for percent in PERCENTILES))
@@ -98,19 +100,8 @@ class BatchRun(Shown):
     @property
     def verdict(self) -> str:
         """What `load` means, in a sentence; empty where the server is steady and settled."""
-        capacity = self.estimate("capacity").mean
-        if self.load == "overloaded":
-            return (
-                f"the queue grows without bound: {self.rate:.4g} requests arrive in a second, and a full "
-                f"server completes {capacity:.4g}; there is no steady latency"
-            )
-        if self.load == "critical":
-            return (
-                f"{self.rate:.4g} requests arrive in a second, close to the capacity, {capacity:.4g}; "
-                "simulate more requests to see latency"
-            )
-        grows = self.load == "steady" and not self.settled
-        return "latency still grows along the run, and is too small; simulate more requests" if grows else ""
+        load = "growing" if self.load == "steady" and not self.settled else self.load
+        return LOADS.get(load, "").format(rate=self.rate, capacity=self.estimate("capacity").mean)
 
     def to_dict(self) -> dict[str, Any]:
         estimates = {row["quantity"]: row for row in self.records()}
