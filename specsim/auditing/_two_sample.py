@@ -23,13 +23,12 @@ from specsim.auditing._checks.two_samples import Blocks, block_ends, detectable,
 from specsim.auditing._results.two_sample import Difference, TwoSampleAudit
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core._types import Ints
 from specsim.core._verdicts import BUDGET, WANTED_TV_OF_VERIFIERS
-from specsim.core.stats import log_pooled_two_sample_e
+from specsim.core.stats import log_pooled_two_sample_e, mean_tokens
 from specsim.simulation._counting import Counts, offset
 
 #: The blocks of a case, and the least steps of the first.

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from specsim import theory
 from specsim.core import _plotting as plotting
-from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count, check_counts, count_of
 from specsim.core._plotting import COLORS, LINES, Axes, Figure
@@ -21,6 +20,7 @@ from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.core.distributions import Floats, check_rows
+from specsim.core.stats import mean_tokens
 from specsim.models import Model, Pair, Tree
 from specsim.rules import GROUPS, Parameter, Rule, get, group_of, names
 from specsim.simulation._compiling import compile_rules

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -173,11 +173,7 @@ class Compared(Shown):
 
     entries: tuple[Any, ...]
     interrupted: bool
-    long = 16
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each entry."""
-        return [asdict(entry) for entry in self.entries]
+    long, listed = 16, "entries"
 
     def _parts(self, what: str, *pieces: Piece) -> list[Piece]:
         return [*[Line(f"interrupted: the {what} so far", "bold yellow")] * self.interrupted, *pieces]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from specsim.core import _accepted_lengths as statistics
+from specsim.core import stats as statistics
 from specsim.core._plotting import Axes, axes_or_new, lengths_plot
 from specsim.core._provenance import Provenance
 from specsim.core._saving import decoded

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import specsim
 from specsim import check_metrics
-from specsim.core._accepted_lengths import accepted_tokens
 from specsim.core._kernels import interpreted
 from specsim.core.distributions import synthetic_pair
+from specsim.core.stats import accepted_tokens
 from specsim.served._feasible import Range, read
 from specsim.served._statements import DEFINITIONS, NOT_KNOWN, statements
 

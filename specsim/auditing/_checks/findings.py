@@ -12,7 +12,6 @@ from specsim.auditing._checks.counts import CALLS, ENDS, NEIGHBOURS, QUARTERS
 from specsim.auditing._checks.tables import LOOKS, Plan, Table, interim_looks
 from specsim.auditing._results.audit import BUDGET, Alphas, CaseResult, Efficiency, Finding, TableResult
 from specsim.core import stats
-from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_tokens
 from specsim.core._files import read_table
 from specsim.core._types import Floats, Ints
 from specsim.simulation._counting import Counts, Example, Partial
@@ -329,7 +328,9 @@ def _alphas(plan: Plan, counts: Counts) -> Alphas | None:
     case, alpha, lengths = plan.case, plan.alpha_context, counts["lengths"]
     if alpha is None or not isinstance(case, Case) or case.uneven:
         return None
-    return Alphas(alpha, alpha_verified(lengths), alpha_drafted(lengths, case.tree.size), case.tree.depth)
+    return Alphas(
+        alpha, stats.alpha_verified(lengths), stats.alpha_drafted(lengths, case.tree.size), case.tree.depth
+    )
 
 
 def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
@@ -337,14 +338,14 @@ def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
     case, alpha = plan.case, plan.alpha_context
     if alpha is None or not isinstance(case, Case):
         return None
-    mean, error = mean_tokens(counts["lengths"])
+    mean, error = stats.mean_tokens(counts["lengths"])
     if case.tree.draft_sampling == "top" and len(case.contexts) == 1:
         reference = most_of_certain_drafts(case)
     elif case.is_pair:
         drafted = range(case.gamma + 1) if case.uneven else [case.gamma]
         reference = float(np.mean([expected_tokens(alpha, gamma) if gamma else 1.0 for gamma in drafted]))
     elif counts["reference"].any():
-        reference, reference_error = mean_tokens(counts["reference"])
+        reference, reference_error = stats.mean_tokens(counts["reference"])
         error += reference_error
     else:
         return None

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing._verifier.origin import Origin
-from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._files import read_table
 from specsim.core._provenance import Provenance
 from specsim.core._tables import as_dict, plain
 from specsim.core._types import Ints
 from specsim.core._verdicts import BUDGET as BUDGET
 from specsim.core._verdicts import WANTED_TV, Finding, Judged, Verdict
-from specsim.core.stats import ChiSquare, detectable_tv
+from specsim.core.stats import ChiSquare, detectable_tv, mean_tokens
 from specsim.models import Tree
 from specsim.simulation._counting import Example
 from specsim.theory import expected_tokens
