@@ -36,7 +36,6 @@ def shard_of(text: str) -> tuple[int, int]:
 
 #: Steps that are drawn, where no other number is given.
 STEPS = 100_000  # in options.toml too
-Checkpoint = Annotated[Path | None, Parameter(name=["--checkpoint", "--out"]), HELP["checkpoint"]]
 
 
 def whole_numbers(name: str, text: str, example: str) -> list[int]:

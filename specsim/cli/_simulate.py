@@ -39,7 +39,7 @@ def simulate(
     seed: option.Whole = None,
     threads: option.Whole = None,
     executor: str | None = None,
-    checkpoint: option.Checkpoint = None,
+    checkpoint: Annotated[Path | None, Parameter(name=["--checkpoint", "--out"])] = None,
     checkpoint_seconds: option.Real = None,
     shard: str | None = None,
     device: str | None = None,

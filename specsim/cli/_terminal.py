@@ -11,7 +11,7 @@ import unicodedata
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO
+from typing import Annotated, Any, ClassVar, TextIO
 
 from cyclopts import Group, Parameter
 
@@ -19,9 +19,6 @@ from specsim.cli._options import HELP, WORDS
 from specsim.core._files import make_folder, probe_file, read_table, write_text
 from specsim.core._tables import Shown, to_rich
 from specsim.core._verdicts import Judged
-
-if TYPE_CHECKING:
-    from specsim.traces._reader import Trace
 
 #: The options of all commands that print a result.
 OUTPUT = Group.create_ordered("Output")
@@ -193,13 +190,6 @@ def print_judged(result: Judged, form: Form, out: Path | None, name: str, more: 
         if form.is_text:
             print(f"wrote {name}.html, .json{more} and .xml (JUnit) to {out}")
     return code
-
-
-def written(trace: "Trace", texts: int | None = None) -> str:
-    """What was written, in numbers, and where."""
-    of = "" if texts is None else f" of {texts:,} texts"
-    size = f"{trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB"
-    return f"wrote {trace.num_steps:,} steps{of}, {size} to {trace.path}"
 
 
 class UntilClosed:

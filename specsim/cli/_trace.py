@@ -9,7 +9,7 @@ from specsim import decoding
 from specsim.cli import _options as option
 from specsim.cli._app import command, refuse, trace_app
 from specsim.cli._options import models_of, trace_of
-from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, written
+from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
 from specsim.core._json import printable
 from specsim.core._tables import Listing
 
@@ -26,7 +26,14 @@ def trace_import(
 ) -> None:
     """Convert a log of p and q to a trace; docs/importing-logs.md describes the formats."""
     how: dict[str, Any] = {"draft": draft, "format": format, "vocab_size": vocab_size, "dtype": dtype}
-    print(written(specsim.traces.import_trace(source, out, **how)))
+    print(_written(specsim.traces.import_trace(source, out, **how)))
+
+
+def _written(trace: Any, texts: int | None = None) -> str:
+    """What was written, in numbers, and where."""
+    of = "" if texts is None else f" of {texts:,} texts"
+    size = f"{trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB"
+    return f"wrote {trace.num_steps:,} steps{of}, {size} to {trace.path}"
 
 
 @command(trace_app, name="info")
@@ -141,7 +148,7 @@ def trace_record(
     layout: dict[str, Any] = {"gamma": gamma, "rule": rule, "dtype": dtype, "top": top, "rng": seed}
     if target is None:
         trace = decoding.record(path, *models_of(models), steps=steps, **layout)
-        done = written(trace)
+        done = _written(trace)
     else:
         from specsim.decoding._recording.huggingface import read_prompts
 
@@ -151,5 +158,5 @@ def trace_record(
         sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "device": device}
         trace = decoding.record_hf(path, target, draft, texts, **sampling, **layout, **limits)
-        done = written(trace, len(texts))
+        done = _written(trace, len(texts))
     print(f"{done} (seed {trace.provenance['root']})")
