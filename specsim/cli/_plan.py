@@ -318,7 +318,7 @@ def _passes(measured: str) -> tuple[Path, float]:
 
 def _acceptance(alpha: str | None, lengths: str | None) -> tuple[Any, str, int | None]:
     """What --alpha or --lengths say of acceptance, as `_alpha` does."""
-    from specsim.planning._meanings import shares_of
+    from specsim.planning._measured import shares_of
 
     if lengths is not None:
         if alpha is not None:

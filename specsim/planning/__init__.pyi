@@ -20,8 +20,8 @@ from ._costs import Roofline as Roofline
 from ._costs import best_gamma as best_gamma
 from ._costs import critical_context as critical_context
 from ._costs import improvement as improvement
-from ._meanings import alpha_of as alpha_of
 from ._measured import MeasuredStep as MeasuredStep
+from ._measured import alpha_of as alpha_of
 from ._methods import compare_methods as compare_methods
 from ._methods import get_method as get_method
 from ._methods import method_names as method_names
