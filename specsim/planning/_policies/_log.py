@@ -45,16 +45,6 @@ class Features(NamedTuple):
         return Features(*(column[chosen] for column in self))
 
 
-class Columns(NamedTuple):
-    """The log as lists, which plain Python reads several times faster than arrays."""
-
-    accepted: list[int]
-    runs: list[int]
-    features: list[list[float]]
-    tail: list[int]
-    tails: list[list[list[float]]]
-
-
 @dataclass(frozen=True, eq=False)
 class DraftLog:
     """A text of N ≥ 1 positions and the draft's proposal at each; see the module for its distribution.
@@ -112,14 +102,10 @@ class DraftLog:
         return np.asarray(np.minimum.accumulate(stops[::-1])[::-1] - np.arange(n))
 
     @cached_property
-    def columns(self) -> Columns:
-        return Columns(
-            self.accepted.tolist(),
-            self.runs.tolist(),
-            [column.tolist() for column in self.features],
-            self.tail.tolist(),
-            [column.tolist() for column in self.tails],
-        )
+    def lists(self) -> tuple[list[Any], ...]:
+        """`accepted`, `runs`, `features`, `tail` and `tails`, which plain Python reads faster than arrays."""
+        features, tails = ([column.tolist() for column in part] for part in (self.features, self.tails))
+        return self.accepted.tolist(), self.runs.tolist(), features, self.tail.tolist(), tails
 
     def part(self, start: int, stop: int) -> "DraftLog":
         """The positions [start, stop) as a log; they must be a non-empty part of [0, N)."""

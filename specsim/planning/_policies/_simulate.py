@@ -46,8 +46,8 @@ def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[St
 
 def _draft(log: DraftLog, policy: Policy, step: Drafted, room: int) -> tuple[int, bool]:
     """Draft up to `room` tokens: how many were accepted, and whether the log truncated the step."""
-    columns = log.columns
-    outcomes, start, run = columns.accepted, step.start, columns.runs[step.start]
+    outcomes, runs, features, tail, tails = log.lists
+    start, run = step.start, runs[step.start]
     if policy.planned:  # the drafted tokens make no difference
         while step.size < room and policy.more(step):
             step.size += 1
@@ -60,9 +60,9 @@ def _draft(log: DraftLog, policy: Policy, step: Drafted, room: int) -> tuple[int
         if behind < 0:
             if outcomes[start + step.size] == UNKNOWN:
                 return run, True
-            values = [column[start + step.size] for column in columns.features]
+            values = [column[start + step.size] for column in features]
         elif behind < log.ahead:
-            values = [column[columns.tail[start + run]][behind] for column in columns.tails]
+            values = [column[tail[start + run]][behind] for column in tails]
         else:
             return run, True
         step.add(*values)
