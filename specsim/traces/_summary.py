@@ -6,7 +6,7 @@ mean; without accept flags so are the tokens that the standard rule would emit (
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -341,7 +341,7 @@ def summarise_with(
     trace: Trace, of_chunk: OfChunk | None, skip_damaged: bool, tell: Progress
 ) -> tuple[TraceSummary | TraceBounds, list[Any]]:
     """`summarise`, and what `of_chunk` returns for each chunk of the sound shards, in order."""
-    tallies, of_chunks, skipped, done = list[_Tally](), list[Any](), list[str](), 0
+    tallies, of_chunks, skipped, done = list[Any](), list[Any](), list[str](), 0
     with ThreadPoolExecutor(available_threads()) as pool:
         futures = [pool.submit(_tally_shard, shard, of_chunk) for shard in trace.shards]
         try:
@@ -358,19 +358,18 @@ def summarise_with(
                 tell(done, trace.num_rows)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    layout, columns = trace.layout, zip(*tallies, strict=True)
+    layout = trace.layout
     if not tallies:
         raise ValueError(f"{trace.path}: no step to summarise; record some, or give another trace")
-    total = _Tally(*(sum(column) for column in columns))
-    counted = layout.vocab_size, layout.gamma, layout.dtype, total.lengths
+    steps, lengths, beta_sums, moments, token_sums = (sum(column) for column in zip(*tallies, strict=True))
+    counted = layout.vocab_size, layout.gamma, layout.dtype, lengths
     shared: dict[str, Any] = {"rounding": rounding(layout), "skipped": tuple(skipped)}
     if is_whole(layout):
-        moments: Any = total.moments.tolist()
-        sums = total.beta_sums[0], tuple(moments[:2]), tuple(moments[2:])
-        return TraceSummary(*counted, *sums, **shared), of_chunks
-    rows = np.cumsum(total.lengths[::-1])[::-1] if layout.flags else np.full(trace.gamma + 1, total.steps)
-    logged = layout.top, layout.flags, total.steps
-    return TraceBounds(*counted, *logged, total.beta_sums, rows, total.token_sums, **shared), of_chunks
+        reached, tested = moments.reshape(2, 2).tolist()
+        return TraceSummary(*counted, beta_sums[0], tuple(reached), tuple(tested), **shared), of_chunks
+    rows = np.cumsum(lengths[::-1])[::-1] if layout.flags else np.full(trace.gamma + 1, steps)
+    logged = layout.top, layout.flags, steps
+    return TraceBounds(*counted, *logged, beta_sums, rows, token_sums, **shared), of_chunks
 
 
 def is_whole(layout: Layout) -> bool:
@@ -378,16 +377,9 @@ def is_whole(layout: Layout) -> bool:
     return layout.top is None and layout.flags and layout.bonus
 
 
-class _Tally(NamedTuple):
-    steps: int
-    lengths: Ints
-    beta_sums: Floats  #: [2, γ+1]
-    moments: Floats  #: of dense rows
-    token_sums: Floats  #: [2, γ] of others
-
-
-def _tally_shard(shard: Shard, of_chunk: OfChunk | None) -> tuple[_Tally, list[Any]]:
-    """The sums over one shard. A damaged one raises ValueError, and so adds nothing."""
+def _tally_shard(shard: Shard, of_chunk: OfChunk | None) -> tuple[tuple[Any, ...], list[Any]]:
+    """The sums over one shard: steps, lengths [γ+1], β [2, γ+1], moments of dense rows, and tokens [2, γ] of
+    others. A damaged one raises ValueError, and so adds nothing."""
     layout, found, moments = shard.layout, [], np.zeros(4)
     lengths, beta_sums = np.zeros(layout.gamma + 1, np.int64), np.zeros((2, layout.gamma + 1))
     token_sums = np.zeros((2, layout.gamma))
@@ -403,7 +395,7 @@ def _tally_shard(shard: Shard, of_chunk: OfChunk | None) -> tuple[_Tally, list[A
                 beta_sums += ends.sum(axis=1)
         if of_chunk is not None:
             found.append(of_chunk(columns, beta))
-    return _Tally(shard.num_steps, lengths, beta_sums, moments, token_sums), found
+    return (shard.num_steps, lengths, beta_sums, moments, token_sums), found
 
 
 def bound_reach(chances: Floats, beta: Floats) -> Floats:
