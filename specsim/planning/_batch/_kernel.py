@@ -113,19 +113,12 @@ class Setup(NamedTuple):
     parameters: Floats
 
 
-class Counted(NamedTuple):
-    """Totals are those from the admission of request `first` to that of `last`, the end if `alone`."""
-
-    first: int
-    last: int
-    alone: bool
-
-
 @kernel
 def serve(drawn, setup, counted, key, stop, started, first, finished, totals, lengths_chosen):
     """Serve the requests `drawn` in their order; fills `started`, `first`, `finished`, and the counted
     `totals` and `lengths_chosen`: steps of requests that had joined, by their drafted tokens.
 
+    `counted` has the requests with whose admission counting begins and ends, and whether serving ends there.
     The server stops anywhere once `stop[0]` is set."""
     arrivals, prompts, outputs, alphas, blocks = drawn
     survival, target, draft, draft_context, max_batch, prefill, policy, parameters = setup

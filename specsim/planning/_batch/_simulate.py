@@ -22,7 +22,7 @@ from specsim.core._streams import Key, RandomSource, key_of, root_of
 from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table, as_dict
 from specsim.core._types import Floats, Ints
 from specsim.planning._batch._costs import BatchCost
-from specsim.planning._batch._kernel import TOTALS, Counted, Setup, serve
+from specsim.planning._batch._kernel import TOTALS, Setup, serve
 from specsim.planning._batch._policies import AnyPolicy, Constant, for_kernel, spec_of
 from specsim.planning._batch._requests import Beta, Drawn, Geometric, LoggedLengths, RequestLog, Workload
 
@@ -278,7 +278,7 @@ def _serve(
     count = len(drawn.arrivals)
     times, totals = np.zeros((3, count)), np.zeros(len(TOTALS))
     drafts = np.zeros(int(setup.parameters[0]) + 1, dtype=np.int64)
-    serve(drawn, setup, Counted(edge, count - 1 - edge, until_counted), key, stop, *times, totals, drafts)
+    serve(drawn, setup, (edge, count - 1 - edge, until_counted), key, stop, *times, totals, drafts)
     return times, {**dict(zip(TOTALS, totals.tolist(), strict=True)), "drafts": drafts}
 
 
