@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from interrupting import interrupts
 from naive_batch import requests_of, serve
-from refused import refused
 from scipy import integrate, stats
 from sent import Sending
 from test_costs import GPU, LARGE, SMALL
@@ -466,56 +465,6 @@ def test_every_preset_speculates_faster_alone():
 # --- what goes wrong ----------------------------------------------------------------------------------------
 
 ONE = PassTime(fixed=1.0)
-
-
-@refused(
-    (lambda: simulate_batch(SECOND, rate=-1.0), "rate: -1.0 is outside"),
-    (lambda: simulate_batch(preset("llama-8b"), rate=1e-9), "rate: arrivals in"),
-    (lambda: simulate_batch(cost_of(Network(1e9, cache_bytes_per_token=1e308))), "cost: iterations take more than"),
-    (lambda: simulate_batch(SECOND, alpha=[]), "alpha: shape"),
-    (lambda: simulate_batch(SECOND, alpha=[[0.5]]), "alpha: shape"),
-    (lambda: simulate_batch(SECOND, alpha=[0.5, math.nan]), "alpha: nan"),
-    (lambda: simulate_batch(SECOND, prompt=0), "prompt: 0 is not at least 1"),
-    (lambda: simulate_batch(SECOND, output=1.5), "output: expected an int"),
-    (lambda: simulate_batch(SECOND, max_batch=0), "max_batch: 0 is not at least 1"),
-    (lambda: simulate_batch(SECOND, replications=1), "replications: 1 is not at least 2"),
-    (lambda: simulate_batch(ONE), "cost: expected a BatchCost, got PassTime"),
-    (lambda: simulate_batch(SECOND, "fixed"), "policy: a server cannot follow 'fixed'; give one of Constant, Goodput"),
-    (lambda: simulate_batch(SECOND, rate=1.0, log=RequestLog([0], [1], [1])), "rate: the log has the arrivals"),
-    (lambda: LoggedLengths([1]), "lengths: are not counts"),
-    (lambda: LoggedLengths([0, 0]), "lengths: no step was logged"),
-    (lambda: LoggedLengths([1, -1]), "lengths: are not counts"),
-    (lambda: Beta(0.7, 0.5), "deviation: 0.5 is not between 0 and 0.458"),
-    (lambda: Beta(1.2, 0.1), "mean: 1.2 is outside"),
-    (lambda: RequestLog([1, 0], [1, 1], [1, 1]), "arrival: request 2 has 0; give times in order"),
-    (lambda: RequestLog([0, 1], [1, 0], [1, 1]), "prompt: request 2 has 0"),
-    (lambda: RequestLog([0, 1], [1, 1], [1, 2.5]), "output: request 2 has 2.5"),
-    (lambda: RequestLog([0, 1], [1], [1]), "differ in length"),
-    (lambda: PassTime(-1.0), "fixed: -1.0 is outside"),
-    (lambda: PassTime(network=LARGE), "network: needs hardware"),
-    (lambda: PassTime.fit([1, 2], [1, 2], [1, 2]), "at least 3"),
-    (lambda: PassTime.fit([1, 2, 4], [5, 10, 20], [1, 2, 3]), "their coefficients are not determined"),
-    (lambda: PassTime.fit([1, 2, 4], [5, 11, 20], [1, math.nan, 3]), "milliseconds: row 2 has nan"),
-    (lambda: PassTime.fit([1, 0, 4], [5, 11, 20], [1, 2, 3]), "sequences: row 2 has 0"),
-    (lambda: BatchCost(PassTime(), ONE), "target: its pass takes no time"),
-    (lambda: BatchCost(ONE, LARGE), "draft: expected a PassTime, got Network"),
-    (lambda: BatchCost(ONE, ONE, -1.0), "draft_context: -1.0 is outside"),
-    (lambda: SECOND.iteration([1], [1, 2]), "gammas and contexts"),
-    (lambda: SECOND.iteration([-1], [1]), "gammas: -1"),
-    (lambda: preset("llama-9b"), "unknown preset 'llama-9b'; did you mean 'llama-8b'?"),
-    (lambda: Constant(257), "gamma: 257 is not at most 256"),
-    (lambda: Budget(tokens=0), "tokens: 0"),
-    (lambda: policy_named("constant:k=1"), "constant: no parameter 'k'; it has gamma"),
-    (lambda: policy_named("constant:4"), "constant: '4' is not a parameter; write constant:PARAMETER=VALUE"),
-    (lambda: policy_named("none:gamma=1"), "none: no parameter 'gamma'; it has none"),
-    (lambda: sweep_batch(SECOND, over={}), "over: has no setting; give a mapping"),
-    (lambda: sweep_batch(SECOND, over={"rate": []}), "over: rate has no sequence of values"),
-    (lambda: sweep_batch(SECOND, over={"rate": [1.0]}, rate=2.0), "over: rate is given as a setting too"),
-    error=(TypeError, ValueError),
-    pattern=re.escape,
-)  # fmt: skip
-def test_values_out_of_range_are_named(call):
-    call()
 
 
 @pytest.mark.parametrize(

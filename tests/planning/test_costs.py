@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from refused import refused
 
 from specsim.planning import (
     ConstantRatio,
@@ -98,21 +97,3 @@ def test_a_tree_is_paid_by_depth_and_by_nodes():
     assert cost.step_of([1, 4], 8) == pytest.approx(cost.step(2))  # bound by memory, nodes are free
     slow = replace(cost, hardware=replace(GPU, flops=1e9))
     assert slow.step_of([1, 4], 8) == pytest.approx(9 + 5 * 0.01)
-
-
-@refused(
-    (lambda: ConstantRatio(-0.1), "c: -0.1 is out of range; give at least 0"),
-    (lambda: ConstantRatio(float("nan")), "c: nan"),
-    (lambda: ConstantRatio(0.1).step(-1), "gamma: -1"),
-    (lambda: ConstantRatio(0.1).step(1.5), "gamma: expected an int, got float"),
-    (lambda: improvement(ConstantRatio(0.1), 1.5, 2), "alpha: 1.5"),
-    (lambda: best_gamma(ConstantRatio(0.1), 0.5, max_gamma=0), "max_gamma: 0"),
-    (lambda: Hardware(0, 1), "bandwidth: 0 is out of range; give more than 0"),
-    (lambda: Network(-1), "parameters: -1"),
-    (lambda: Experts(4, 5, 1e6), "active: 5 is outside"),
-    (lambda: experts_touched(4, 2, -1), "tokens ≥ 0"),
-    (lambda: Roofline(LARGE, SMALL, GPU, batch=0), "batch: 0"),
-    error=(TypeError, ValueError),
-)
-def test_values_out_of_range_are_named(call):
-    call()

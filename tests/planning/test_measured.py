@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import run, says
-from refused import refused
 from served import write_log
 
-from specsim import default_pair, plan
+from specsim import default_pair
 from specsim.decoding import record
 from specsim.planning import MeasuredStep, alpha_of, best_gamma
 from specsim.planning._measured import choose_draft, plan_passes, plan_recorded, plan_speeds
@@ -195,17 +194,3 @@ def test_converted_rates_are_those_of_the_steps_that_were_counted():
             low, high = (float(one) for one in said.split("(")[1].split(" in ")[0].split(" to "))
             assert low - 1e-4 <= accepted / tested <= high + 1e-4
             assert low - 1e-4 <= alpha <= high + 1e-4
-
-
-@refused(
-    (lambda: alpha_of(acceptance_rate="51%"), "acceptance_rate: 51% has no α without"),
-    (lambda: alpha_of(), "give exactly one"),
-    (lambda: plan_speeds([(1, MEAN, "2.5", "2")]), "2.5 is outside .1, 2. for gamma 1"),
-    (lambda: MeasuredStep([2, 3], [1, 2], 0.0), "no pass over 1 token"),
-    (lambda: MeasuredStep([1], [1], 0.0), "or none over more"),
-    (lambda: MeasuredStep([1, 2], [1], 0.0), "times: 1 for 2 tokens"),
-    (lambda: MeasuredStep([1, 2], [1, 2], 0.0).step(2), "gamma: 2 is not at most 1"),
-    (lambda: plan([[0.5]], 0.1), "give one rate"),
-)
-def test_what_no_steps_have_is_refused(call):
-    call()

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from commands import run
 from matplotlib.figure import Figure
-from refused import refused
 
 from specsim.planning._plan import Candidate, plan, rank_drafts
 from specsim.theory import operations_factor, optimal_gamma, walltime_improvement
@@ -67,22 +66,6 @@ def test_a_plan_from_a_trace_has_its_own_rates():
     assert found.choices[4].tokens_per_step == pytest.approx(summary.tokens_per_step)
     candidate = Candidate.of_trace("n-gram", summary, 0.05)
     assert candidate.low < candidate.alpha < candidate.high
-
-
-@refused(
-    (lambda: plan(1.2, 0.05), "1.2 is outside"),
-    (lambda: plan([], 0.05), "give one rate"),
-    (lambda: plan(np.nan, 0.05), "nan is outside"),
-    (lambda: plan(0.8, -0.1), "c: -0.1"),
-    (lambda: plan(0.8, 0.1, max_gamma=0), "max_gamma: 0"),
-    (lambda: rank_drafts([]), "none; give at least one"),
-    (lambda: rank_drafts([Candidate.of_rate("a", 0.5, 0.1)] * 2), "a name of its own"),
-    (lambda: rank_drafts([Candidate.of_rate("a", 1.5, 0.1)]), "a: α = 1.5"),
-    (lambda: Candidate.of_counts("a", 11, 10, 0.1), "a: 11 accepted of 10"),
-    (lambda: Candidate.of_rate([float("nan")], 0.5, 0.1), TypeError, "name: expected str, got list"),
-)
-def test_bad_input_is_named(call):
-    call()
 
 
 def test_a_plan_is_drawn_with_its_range_and_its_best_gamma(tmp_path):

@@ -4,12 +4,11 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
-from refused import refused
+from hand_made import hand_made
 from scipy.stats import chi2, norm
 
 import specsim
@@ -34,7 +33,7 @@ from specsim.planning import (
     log_from_trace,
 )
 from specsim.planning._policies._kinds import Drafted, examples, logistic, roc_threshold
-from specsim.planning._policies._log import UNKNOWN, DraftLog, Features
+from specsim.planning._policies._log import UNKNOWN, Features
 from specsim.planning._policies._simulate import _StepTimes, simulate_steps
 from specsim.theory import expected_tokens, markov_steps, oracle_improvement, step_law, walltime_improvement
 
@@ -55,28 +54,6 @@ def log():
 def text():
     """A log of the pair that is bundled, in two parts: to fit on, and to simulate."""
     return specsim.draft_log(*default_pair(), tokens=10_000, rng=3).split(0.5)
-
-
-def hand_made(accepted, confidence=0.5, entropy=1.0, top=0.5, tails=None):
-    """A log whose drafts were accepted as told (1, 0, -1); features are numbers, or one for each position.
-
-    `tails` are features (three numbers) of each token behind any rejected one."""
-    n = len(accepted)
-    outcomes = np.array(accepted, dtype=np.int8)
-
-    def column(values):
-        return np.broadcast_to(np.asarray(values, dtype=float), n).copy()
-
-    behind = np.array([[0.5, 1.0, 0.5]] * 40 if tails is None else tails, dtype=float).reshape(-1, 3)
-    return DraftLog(
-        tokens=np.zeros(n, np.int32),
-        drafted=np.zeros(n, np.int32),
-        accepted=outcomes,
-        features=Features(column(confidence), column(entropy), column(top)),
-        beta=column(0.5),
-        tail=np.where(outcomes == 0, 0, -1),
-        tails=Features(*behind.T[:, None, :]),
-    )
 
 
 def lengths(policy, log, cost=COST):
@@ -610,62 +587,6 @@ def test_the_error_of_a_difference_is_what_differences_scatter_by(full):
 
 
 # --- bad input -------------------------------------------------------------------------------------------
-
-
-@refused(
-    (lambda: Constant(-1), "gamma: -1 is not at least 0"),
-    (lambda: Constant(1.5), "gamma: expected an int, got float"),
-    (lambda: Constant(1, overhead=-0.1), "overhead: -0.1 is outside"),
-    (lambda: Heuristic(0), "gamma: 0"),
-    (lambda: Heuristic(5, call=0), "call: 0"),
-    (lambda: Heuristic(5, max_gamma=4), "gamma: 5 is more than max_gamma = 4; begin lower"),
-    (lambda: ConfidenceThreshold(1.2), r"threshold: 1.2 is outside \[0, 1\]; give a probability"),
-    (lambda: ConfidenceThreshold(math.nan), "threshold: nan"),
-    (lambda: ConfidenceThreshold(max_gamma=0), "max_gamma: 0"),
-    (lambda: SVIP(h=-1), "h: -1 is outside"),
-    (lambda: SVIP(c=math.inf), "c: inf is outside"),
-    (lambda: Disco((0.0,) * 5, threshold=2), "threshold: 2"),
-    (lambda: Goodput(alpha=1.5), "alpha: 1.5"),
-    (lambda: Goodput(window=0), "window: 0"),
-    (lambda: Cascade(gamma=20), "gamma: 20 is more than max_gamma = 16; begin lower"),
-    (lambda: Cascade(trial=0), "trial: 0"),
-    (lambda: Oracle(max_gamma=0), "max_gamma: 0"),
-    (lambda: hand_made([]), "log: is empty; draw"),
-    (lambda: hand_made([2]), "accepted, position 0: 2 is outside"),
-    (lambda: hand_made([1, 1], confidence=[0.5, 1.5]), "confidence, position 1: 1.5 is outside"),
-    (lambda: hand_made([1], entropy=math.nan), "entropy, position 0: nan"),
-    (lambda: replace(hand_made([1]), beta=np.ones(2)), r"beta: shape \(2,\); give \[1\]"),
-    (lambda: replace(hand_made([1]), tail=np.array([3])), "tail, position 0: 3 is outside"),
-    (lambda: hand_made([1, 0]).part(1, 1), r"part \[1, 1\) is empty"),
-    (lambda: hand_made([1, 0]).split(0.1), "share: 0.1 of 2 positions leaves one part empty; give one"),
-    (lambda: specsim.draft_log(*PAIR, tokens=0), "tokens: 0 is not at least 1"),
-    (lambda: specsim.draft_log(*PAIR, tokens=5, ahead=-1), "ahead: -1"),
-    (lambda: specsim.draft_log(*PAIR, tokens=5, temperature=-1), "temperature: -1"),
-    (lambda: specsim.draft_log(PAIR[0], TableModel([1.0])), "give models over one vocabulary"),
-    (lambda: Disco.fit(hand_made([1, 0] * 40), max_gamma=50), "40 tokens after.*draw it with ahead=49"),
-    (lambda: Disco.fit(hand_made([1, 0]), max_gamma=8), "2 positions are too few; draw at least 8"),
-    error=(TypeError, ValueError),
-)  # fmt: skip
-def test_bad_arguments_are_named(make):
-    make()
-
-
-@refused(
-    ({"draft_cost": -0.1}, r"draft_cost: -0.1 is outside \[0, ∞\); give a time"),
-    ({"draft_cost": math.nan}, "draft_cost: nan"),
-    ({"cost": SimpleNamespace(step=lambda g: 0.0)}, "a step of 0 drafted tokens takes 0"),
-    ({"cost": SimpleNamespace(step=lambda g: 5.0 - g)}, "never fall"),
-    ({"cost": COST, "draft_cost": 0.1}, "cost: .*leave draft_cost out"),
-    ({"constants": ()}, "constants: none to compare with"),
-    ({"constants": (0,)}, "constants: 0"),
-    ({"blocks": 1}, "blocks: 1"),
-    ({"blocks": 99}, "blocks: 99"),
-    ({"policies": []}, "policies: none given"),
-    ({"policies": [5]}, TypeError, r"5 is not a policy; give such as Constant\(5\)"),
-)
-def test_bad_arguments_of_a_simulation_are_named(arguments):
-    arguments = {"policies": [Constant(2)], "blocks": 2, **arguments}
-    specsim.simulate_policies(hand_made([1, 0, 1, 1, 1]), **arguments)
 
 
 def test_steps_of_any_length_have_times():
