@@ -12,7 +12,6 @@ from functools import partial
 import numpy as np
 import pytest
 import verifiers
-from refused import refused
 
 from specsim import audit, mistakes, rules
 from specsim.adapters._contract import Declared, declared, declares
@@ -72,38 +71,6 @@ def test_a_dict_declares_without_an_import():
     assert declared(declares(batch=2, dtypes=["float32", "float32"])(verify)) == declared(verify)
     with pytest.raises(TypeError, match="expected a dict of promises, got list"):
         declared(type("Verifier", (), {"declared": ["batch"]}))
-
-
-@refused(
-    ({"batches": 1}, TypeError, r"no such promise \['batches'\]; known are arrays, batch"),
-    ({"batch": 0}, "batch: 0 is not an integer of at least 1"),
-    ({"batch": True}, "batch: True"),
-    ({"gamma": 1.5}, "gamma: 1.5"),
-    ({"vocab_size": 1}, "vocab_size: 1 is not an integer of at least 2"),
-    ({"arrays": "mlx"}, "arrays: 'mlx' is unknown; give one of numpy, torch, jax, cupy"),
-    ({"arrays": "cupy", "dtypes": "bfloat16"}, "dtypes: CuPy has no bfloat16; leave it out"),
-    ({"device": "cuda"}, "device: 'cuda' for a verifier of NumPy arrays, which are on the CPU"),
-    ({"decoder": True, "device": "cuda"}, "device: 'cuda' for a decoder"),
-    ({"dtypes": ()}, "dtypes"),
-    ({"dtypes": ("float8",)}, "dtypes: 'float8' is unknown; give one of float64"),
-    ({"lengths": "no"}, "lengths: 'no' is neither True nor False"),
-    ({"tree": True, "decoder": True}, "declare only one"),
-    ({"tree": True, "uniforms": True, "seeds": True}, "seeds, uniforms: only a verifier of chains"),
-    ({"decoder": True, "lengths": True}, "lengths: only a verifier of chains"),
-    ({"tree": True, "draft_sampling": "sorted"}, "draft_sampling: 'sorted' is unknown; give one of sampled"),
-    ({"decoder": True, "temperature": -1}, "temperature: -1 is outside"),
-    ({"decoder": True, "top_p": True}, TypeError, "top_p: expected a number, got bool"),
-    ({"decoder": True, "temperature": float("nan")}, "temperature: nan is outside"),
-    ({"decoder": True, "top_k": 0}, "top_k: 0 is not at least 1"),
-    ({"decoder": True, "min_tokens": -1}, "min_tokens: -1 is not at least 0"),
-    ({"decoder": True, "top_p": "all"}, TypeError, "top_p"),
-)  # fmt: skip
-@pytest.mark.parametrize(
-    "declare",
-    [lambda said: declares(**said), lambda said: declared(type("Verifier", (), {"declared": said}))],
-)
-def test_promises_that_mean_nothing_are_refused(promise, declare):
-    declare(promise)
 
 
 # --- what is handed over ---------------------------------------------------------------------------------
