@@ -1,9 +1,9 @@
 """The published pass/fail criteria that engines apply to their own verification kernels, to run on any
 verifier.
 
-Each is reimplemented from the description of the original, one file for each project. It draws and pools
-exactly what the original does, since that determines which bugs it can detect. Departures from the original
-are listed with each.
+Each is reimplemented from the description of the original, one file for each project, and has an entry in
+criteria.toml. It draws and pools exactly what the original does, since that determines which bugs it can
+detect. Departures from the original are listed with each.
 """
 
 from experiments.audit._criteria import deepspec, flashinfer, hugging_face, tensorrt_llm, vllm

@@ -1,7 +1,9 @@
 """What a criterion is made of, and what criteria share: rounds of a verifier, counts of what it emitted."""
 
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
@@ -13,6 +15,7 @@ from specsim.adapters import Verifier
 CALL_ENTRIES = 2**25
 #: Expected count below which vLLM merges a cell, and DeepSpec may be taken to.
 MIN_EXPECTED = 5.0
+_TABLE = tomllib.loads(Path(__file__).with_name("criteria.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,9 @@ class Criterion:
             return False
 
 
-def criterion(
-    name: str, source: str, about: str, *, repeats: int
-) -> Callable[[Callable[[Verifier, np.random.Generator], bool]], Criterion]:
-    """Make a `Criterion` of the function that is one run of it."""
-    return lambda passes: Criterion(name, source, about, passes, repeats)
+def criterion(passes: Callable[[Verifier, np.random.Generator], bool]) -> Criterion:
+    """Make a `Criterion` of the function that is one run of it; the rest is in the table criteria.toml."""
+    return Criterion(passes=passes, **_TABLE[passes.__name__])
 
 
 def rounds(verifier: Verifier, p: Floats, q: Floats, n: int, rng: np.random.Generator) -> Ints:

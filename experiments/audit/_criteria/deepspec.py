@@ -19,13 +19,7 @@ DRAFT = TARGET[::-1]
 UNDECLARED = np.full(8, 1 / 8)
 
 
-@criterion(
-    "DeepSpec",
-    "deepseek-ai/DeepSpec#48",
-    "20,000 rounds of three drafts: chi-square at each position with a false-failure rate of 1e-9, power "
-    "asserted",
-    repeats=20,
-)
+@criterion
 def exactness_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """20 000 rounds of three drafts; the chi-square at each position has a p-value above 1e-9.
 

@@ -19,13 +19,7 @@ BATCH_SIZES, VOCAB_SIZES, GAMMAS, TRIALS = (1, 19, 99, 989), (111, 500, 32_000, 
 MAX_ENTRIES = 2**20
 
 
-@criterion(
-    "FlashInfer validity",
-    "flashinfer-ai/flashinfer, tests, test_chain_speculative_sampling",
-    "batches of 1 to 989, V from 111, γ from 1 to 7, ten trials: shape, range, -1 after the first "
-    "difference; a one-hot target is reproduced",
-    repeats=1,
-)
+@criterion
 def validity(verifier: Verifier, rng: np.random.Generator) -> bool:
     """Shape, range and padding, in ten trials; and that a one-hot target brings out its own tokens.
 

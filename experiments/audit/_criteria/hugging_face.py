@@ -16,12 +16,7 @@ from specsim.adapters import Verifier
 VOCAB_SIZE, DRAFTED, ROUNDS = 10, (1, 4, 5), 10_000
 
 
-@criterion(
-    "HF unit",
-    "huggingface/transformers, tests/generation/test_utils.py, test_speculative_sampling",
-    "one round with V = 10, γ = 3 and near one-hot rows: exactly the tokens 1, 4, 8",
-    repeats=20,
-)
+@criterion
 def unit_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """Drafted 1, 4, 5 from a draft that is sure of them; the target is sure of 1, 4, 8: that is what comes
     out.
@@ -32,13 +27,7 @@ def unit_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     return np.array_equal(emitted, [[1, 4, 8, -1]])
 
 
-@criterion(
-    "HF ordinal",
-    "huggingface/transformers#34553",
-    "the same with four tokens possible at the third position, 10,000 rounds: likelier tokens come more "
-    "often",
-    repeats=20,
-)
+@criterion
 def ordinal_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """As before, but the third row of the target has four tokens: the likelier, the more often in 10 000
     rounds.

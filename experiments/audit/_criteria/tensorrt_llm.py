@@ -14,13 +14,7 @@ from specsim.adapters import Verifier
 VOCAB_SIZE, KEPT, ROUNDS = 500, 100, 50_000
 
 
-@criterion(
-    "TensorRT-LLM KL",
-    "NVIDIA/TensorRT-LLM, tests/unittest/_torch/speculative/test_torch_rejection_sampling.py",
-    "V = 500, the 100 largest of uniforms, one draft, 50,000 rounds: |KL of the first token - KL of "
-    "direct draws| < .01",
-    repeats=5,
-)
+@criterion
 def kl_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """KL(p ‖ frequencies) of 50 000 verified tokens within .01 of that of 50 000 tokens drawn from p itself.
 

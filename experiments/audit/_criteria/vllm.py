@@ -13,16 +13,8 @@ from experiments import Floats
 from experiments.audit._criteria.base import chi_square_below, criterion, reached, rounds, tally
 from specsim.adapters import Verifier
 
-_V2 = "vllm-project/vllm, tests/v1/spec_decode/test_rejection_sampler_utils.py"
 
-
-@criterion(
-    "vLLM V1 ratio",
-    "vllm-project/vllm, tests/v1/sample/test_rejection_sampler.py",
-    "V = 10, γ = 2, 10 to 100,000 requests, positions pooled, bonus dropped: the distance to p must fall "
-    "20 times as much as the mean distance to 100 random pmfs",
-    repeats=10,
-)
+@criterion
 def ratio_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """From 10 to 100 000 requests the L2 distance to the target falls 20 times as much as that to random
     pmfs.
@@ -41,12 +33,7 @@ def ratio_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     return bool(to_target[0] / to_target[-1] > 20 * to_references[0] / to_references[-1])
 
 
-@criterion(
-    "vLLM V2 wide",
-    _V2,
-    "V = 4096, γ = 1 and 3, 40,960 rounds: chi-square at each position below df + 10·√(2 df)",
-    repeats=1,
-)
+@criterion
 def wide_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
     """V = 4096 and 40 960 rounds, for γ of 1 and 3 and temperatures of .6 and 1; each position against the
     target.
@@ -61,12 +48,7 @@ def wide_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
     return True
 
 
-@criterion(
-    "vLLM V2 narrow",
-    f"{_V2} (vllm-project/vllm#54282)",
-    "V = 16, opposite logits, γ = 1 and 3, 200,000 rounds: the same bound",
-    repeats=5,
-)
+@criterion
 def narrow_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
     """V = 16 and 200 000 rounds, for γ of 1 and 3; the draft's logits are those of the target with the sign
     changed.
@@ -92,12 +74,7 @@ def every_position_fits(
     )
 
 
-@criterion(
-    "vLLM TV",
-    "vllm-project/vllm#47386",
-    "V = 8, q is p reversed, 65,536 rounds: total variation of the first token below .008",
-    repeats=20,
-)
+@criterion
 def total_variation(verifier: Verifier, rng: np.random.Generator) -> bool:
     """65 536 rounds of one draft, p of eight tokens and q the same reversed; the first token within TV .008
     of p.
