@@ -13,7 +13,7 @@ for HumanEval at 6 or 7. The points that were read off are no more exact than th
 
 from experiments import Progress, Row
 from experiments.literature.published.recomputed import implied_alpha
-from experiments.literature.published.values import CHINCHILLA_ROWS, DRAFT_MS, FIGURES
+from experiments.literature.published.values import CHINCHILLA_ROWS, DRAFT_MS, FIGURES, read_csv
 from specsim.theory import expected_tokens
 
 TITLE = "Time, acceptance and loop time against K, after Chen et al., Figure 1"
@@ -27,28 +27,11 @@ READ_OFF_DRAFT_MS = 2.07
 TIME = f"sampling time of {TOKENS} tokens, ms"
 ACCEPTANCE = "acceptance rate, tokens/(K + 1)"
 LOOP = "loop time, ms"
-#: Points read off the printed figure by a third party: quantity, task, K, value.
-READ_OFF = (
-    (TIME, "XSum", 0, 1800.0),
-    (TIME, "XSum", 1, 1200.0),
-    (TIME, "XSum", 3, 930.0),
-    (TIME, "XSum", 7, 1000.0),
-    (TIME, "HumanEval", 0, 1800.0),
-    (TIME, "HumanEval", 1, 1100.0),
-    (TIME, "HumanEval", 2, 870.0),
-    (TIME, "HumanEval", 6, 687.5),
-    (TIME, "HumanEval", 7, 687.5),
-    (ACCEPTANCE, "XSum", 0, 1.0),
-    (ACCEPTANCE, "XSum", 7, 0.45),
-    (ACCEPTANCE, "HumanEval", 0, 1.0),
-    (ACCEPTANCE, "HumanEval", 7, 0.68),
-    (LOOP, "all", 0, 14.1),
-    (LOOP, "all", 7, 28.6),
-)
 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
-    """A row for each curve, quantity and K; points that were read off have no α and no ms of a draft."""
+    """A row for each curve, quantity and K; points that a third party read off the printed figure, in
+    published/chen_figure_1.csv, have no α and no ms of a draft."""
     (printed,) = [figure.printed for figure in FIGURES if figure.quantity == DRAFT_MS]
     rows = []
     for draft_ms in (float(printed), READ_OFF_DRAFT_MS):
@@ -60,7 +43,10 @@ def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
                 rows.append(_row(task, alpha, draft_ms, TIME, k, TOKENS * loop / tokens))
                 rows.append(_row(task, alpha, draft_ms, ACCEPTANCE, k, tokens / (k + 1)))
         rows += [_row("all", None, draft_ms, LOOP, k, alone_ms + k * draft_ms) for k in DRAFTS]
-    return rows + [_row(task, None, None, quantity, k, value) for quantity, task, k, value in READ_OFF]
+    return rows + [
+        _row(row["task"], None, None, row["quantity"], int(row["k"]), float(row["value"]))
+        for row in read_csv("chen_figure_1")
+    ]
 
 
 def _row(task: str, alpha: float | None, draft_ms: float | None, quantity: str, k: int, value: float) -> Row:
