@@ -9,9 +9,8 @@ tokens to a kernel do not apply to it: only the audit is run on decoders.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from experiments.audit._criteria import FOUND, Criterion, criteria
 from specsim import audit, mistakes, rules
 from specsim.adapters import Verifier as Function
 from specsim.adapters import declares
-from specsim.auditing import Verdict
 from specsim.models import TableModel, chain
 from specsim.theory import step_law, target_law
 
@@ -97,10 +95,7 @@ def audit_criterion(level: str = LEVEL) -> Criterion:
     """specsim's audit as a criterion: it passes unless the verdict is biased or broken."""
 
     def passes(verifier: Function, rng: np.random.Generator) -> bool:
-        return audit(verifier, level, rng=rng, fail_fast=True, diagnose=False).verdict not in (
-            Verdict.BIASED,
-            Verdict.BROKEN,
-        )
+        return audit(verifier, level, rng=rng, fail_fast=True, diagnose=False).verdict not in FOUND
 
     about = f"all cases at level {level}, every position and prefix: verdict neither biased nor broken"
     return Criterion(AUDIT, "specsim.audit", about, passes, 1)
@@ -139,8 +134,7 @@ LARGE = 0.02
 NOT_APPLICABLE = "not applicable: the criterion draws the drafts itself, so it cannot see a bug in drafting"
 
 
-@dataclass(frozen=True)
-class Verifier:
+class Verifier(NamedTuple):
     """A verifier or decoder. `exact` says that it must pass; `tv` is the largest exact deviation, None if not
     known."""
 
@@ -151,8 +145,7 @@ class Verifier:
     tv: float | None
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """`passed` of `runs` runs of a criterion on a verifier."""
 
     passed: int
