@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from experiments import Progress, Row
+from experiments._pages import joined, markdown_table, written
 from specsim import compare, default_pair
 from specsim.rules import GROUPS, get
 from specsim.simulation._comparison import Entry
@@ -32,21 +33,13 @@ def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/rules.md."""
-    lines = []
+    head = ("rule", "lossless for, or distribution", "tokens/step", "TV", "source")
+    parts = []
     for group, claim in GROUPS.items():
-        head = "| rule | lossless for, or distribution | tokens/step | TV | source |"
-        lines += [f"**{claim.capitalize()}**", "", head, "|---|---|---|---|---|"]
+        lines = []
         for entry in (Entry(**row) for row in rows if row["group"] == group):
             rule = get(entry.name)
-            numbers = f"{entry.tokens_per_step:.3f} | {show_tv(entry.tv)}"
-            lines.append(f"| `{rule.name}` | {rule.claim} | {numbers} | {rule.citation} |")
-        lines.append("")
-    table = "\n".join(lines)
-    return f"""# Rules
-
-All rules of `specsim list rules`, on the n-gram pair that comes with specsim, with {STEPS:,} steps each:
-tokens per step at γ = 5 (two chains of 5 for rules that take several drafts), and the total variation (TV)
-between the distribution of a token and the target's, on average over contexts.
-`specsim compare ngram --seed {SEED}` computes the numbers again.
-
-{table}"""
+            numbers = f"{entry.tokens_per_step:.3f}", show_tv(entry.tv)
+            lines.append((f"`{rule.name}`", rule.claim, *numbers, rule.citation))
+        parts += [f"**{claim.capitalize()}**", markdown_table(head, lines)]
+    return written("rules", {"steps": f"{STEPS:,}", "seed": SEED, "table": joined(parts)})
