@@ -9,6 +9,7 @@ the note of each value: that acceptances are independent, or that a step takes t
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from math import sqrt
+from operator import truediv
 
 from experiments.literature.published import values as at
 from experiments.literature.published.consistency import Box, Cell, Finding, Interval, judge, narrowed, same
@@ -121,10 +122,6 @@ def _judged(
         yield figure, place, judge(cell, rest, box), (*notes, assumed)
 
 
-def _ratio(above: float, below: float) -> float:
-    return above / below
-
-
 def _speed(gamma: int) -> Callable[[float, float], float]:
     return lambda alpha, c: float(walltime_improvement(alpha, gamma, c))
 
@@ -212,7 +209,7 @@ def _chinchilla() -> Iterable[Bound]:
         gain = figure_at(at.CHINCHILLA, f"speed-up, {task}")
         box |= {f"ms {task}": (1.0, 100.0), f"tokens {task}": (1.0, 5.0)}
         times += [_cell(alone, 0, task, ["alone"]), _cell(ms, 0, task, [f"ms {task}"])]
-        gains.append(_cell(gain, 0, task, ["alone", f"ms {task}"], _ratio))
+        gains.append(_cell(gain, 0, task, ["alone", f"ms {task}"], truediv))
         steps.append(
             _cell(
                 ms,
@@ -289,7 +286,7 @@ def _block_tasks() -> Iterable[Bound]:
             unknown = f"{name} {task}"
             box[unknown] = (1.0, 9.0)
             cells.append(_cell(figure, place, task, [unknown]))
-            cells.append(_cell(figure, place + 2, task, [unknown, step], _ratio))
+            cells.append(_cell(figure, place + 2, task, [unknown, step], truediv))
     assumed = "a step of each rule takes as long in every task"
     yield from _judged(cells, box, assumed, shared=("step", "step by block"))
 
@@ -324,7 +321,7 @@ def _sequoia() -> Iterable[Bound]:
             for place, step in ((0, f"step {task}"), (2, "SpecInfer step")):
                 tokens = f"tokens {place} {task}"
                 box |= {tokens: TOKENS, step: STEP}
-                cells.append(_cell(figure, place, task, [tokens, step], _ratio))
+                cells.append(_cell(figure, place, task, [tokens, step], truediv))
                 cells.append(_cell(figure, place + 1, task, [tokens]))
         yield from _judged(
             cells, box, "a step of SpecInfer's takes as long in every task", shared=["SpecInfer step"]
@@ -337,7 +334,7 @@ def _staged() -> Iterable[Bound]:
     gains = []
     for name in ("greedy", "top-k 50"):
         cells.append(_cell(figure_at(at.GPT2, f"tokens a second, staged, {name}"), 0, name, [name]))
-        gains.append(_cell(figure_at(at.GPT2, f"gain of staged, {name}"), 0, name, [name, at.PLAIN], _ratio))
+        gains.append(_cell(figure_at(at.GPT2, f"gain of staged, {name}"), 0, name, [name, at.PLAIN], truediv))
     yield from _judged(cells, box, "from the gains", gains)
 
 
@@ -349,7 +346,7 @@ def _hierarchical() -> Iterable[Bound]:
             box[rule] = TOKENS
             speed = figure_at(at.HSD_TABLE, f"tokens a second, {rule}")
             cells.append(_cell(figure_at(at.HSD_TABLE, f"tokens a step, {rule}"), place, rule, [rule]))
-            cells.append(_cell(speed, place, rule, [rule, seconds], _ratio))
+            cells.append(_cell(speed, place, rule, [rule, seconds], truediv))
         yield from _judged(cells, box, "a step takes as long with every rule", shared=[seconds])
 
 
@@ -365,7 +362,7 @@ def _blockwise() -> Iterable[Bound]:
             box = {"tokens": (1.0, float(k)), "step": STEP}
             tokens, others = _cell(figure, place, table, ["tokens"]), []
             if (table, k) in fastest:
-                speed = _cell(*fastest[table, k], "speed", ["tokens", "step"], _ratio)
+                speed = _cell(*fastest[table, k], "speed", ["tokens", "step"], truediv)
                 yield from _judged([speed], box, "at most the tokens a step, development set", [tokens])
                 others = [speed]
             yield from _judged([tokens], box, "from 1 to k tokens", others)
@@ -378,7 +375,7 @@ def _medusa() -> Iterable[Bound]:
             for name in ("tokens a step", "time of a step", "speed-up")
         )
         cells = [_cell(tokens, 0, target, ["tokens"]), _cell(step, 0, target, ["step"])]
-        ratio = _cell(speed, 0, target, ["tokens", "step"], _ratio)
+        ratio = _cell(speed, 0, target, ["tokens", "step"], truediv)
         yield from _judged(cells, {"tokens": TOKENS, "step": STEP}, "speed-up = tokens / time", [ratio])
 
 
@@ -398,7 +395,7 @@ def _eagle_data() -> Iterable[Bound]:
     for data, _ in at.EAGLE_DATA_ROWS:
         box[data] = TOKENS
         figure = figure_at(at.EAGLE_DATA, data)
-        cells += [_cell(figure, 0, data, [data, "step"], _ratio), _cell(figure, 1, data, [data])]
+        cells += [_cell(figure, 0, data, [data, "step"], truediv), _cell(figure, 1, data, [data])]
     yield from _judged(cells, box, "a step takes as long with both drafts")
 
 
@@ -416,7 +413,7 @@ def _speed_and_tokens() -> Iterable[Bound]:
         assumed = f"a step takes {STEP[0]:.0f} to {STEP[1]:.0f} passes of the target; {_range_of(steps)} here"
         for place in range(0, len(values), 2):
             cells = [
-                _cell(figure, place, figure.quantity, ["tokens", "step"], _ratio),
+                _cell(figure, place, figure.quantity, ["tokens", "step"], truediv),
                 _cell(figure, place + 1, figure.quantity, ["tokens"]),
             ]
             yield from _judged(cells, {"tokens": TOKENS, "step": STEP}, assumed)

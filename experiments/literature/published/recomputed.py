@@ -249,31 +249,20 @@ def _examples() -> list[Row]:
 def _block_averages() -> list[Row]:
     """Averages over tasks, and gains between them."""
     tasks = [figure for figure in FIGURES if figure.where == at.TASKS and " " in figure.printed]
-    token, block, token_speed, block_speed = np.transpose([numbers(figure) for figure in tasks])
-    half = half_unit(tasks[0])
-
-    def mean(*values: float) -> float:
-        return float(np.mean(values))
-
-    rows = []
-    for quantity, column in (
-        ("average tokens a step, token by token", token),
-        ("average tokens a step, block verification", block),
-        ("average speed, token by token", token_speed),
-        ("average speed, block verification", block_speed),
-    ):
-        rows.append(compare(figure_at(at.TASKS, quantity), mean, (float(column.mean()), half)))
-    for quantity, after, before in (
-        ("gain in tokens a step, %", block, token),
-        ("gain in speed, %", block_speed, token_speed),
-    ):
-        inputs = [(float(column.mean()), half) for column in (after, before)]
-        figure = figure_at(at.TASKS, quantity)
-        rows.append(
-            compare(
-                figure, lambda a, b: 100 * (a / b - 1), *inputs, note="the ratio of the averages over tasks"
-            )
+    columns = np.transpose([numbers(figure) for figure in tasks])
+    token, block, token_speed, block_speed = ((float(one.mean()), half_unit(tasks[0])) for one in columns)
+    ratio = "the ratio of the averages over tasks"
+    rows = [
+        compare(figure_at(at.TASKS, quantity), function, *inputs, note=note)
+        for quantity, note, function, *inputs in (
+            ("average tokens a step, token by token", "", float, token),
+            ("average tokens a step, block verification", "", float, block),
+            ("average speed, token by token", "", float, token_speed),
+            ("average speed, block verification", "", float, block_speed),
+            ("gain in tokens a step, %", ratio, _gain, block, token),
+            ("gain in speed, %", ratio, _gain, block_speed, token_speed),
         )
+    ]
     for figure in tasks:
         now = numbers(figure)[0]
         alpha = implied_alpha(now, 8)
@@ -338,6 +327,11 @@ def _eagle_means() -> list[Row]:
                 mean = float(np.mean(numbers(tasks)[start::2]))
                 rows.append(compare(figure_at(table, f"{system}, {name}"), float, (mean, half_unit(tasks))))
     return rows
+
+
+def _gain(after: float, before: float) -> float:
+    """In percent."""
+    return 100 * (after / before - 1)
 
 
 def _speed(alpha: float, gamma: int, cost: float) -> float:
