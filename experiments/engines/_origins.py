@@ -11,7 +11,7 @@ The others take `engines` and `stubs`, which the adapters of specsim share, from
 
 import random
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments import ROOT
-from specsim.adapters import EngineMissing, Verifier
+from specsim.adapters import EngineMissing, Verifier, declares
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 
-__all__ = ["CLONES", "Clone", "Wheel", "engines", "made_by", "seeded_random", "stubs"]
+__all__ = ["CLONES", "Clone", "Wheel", "engines", "made_by", "row_by_row", "seeded_random", "stubs"]
 
 #: Where the clones are, OWNER/NAME each.
 CLONES = ROOT / "results" / "clones"
@@ -102,6 +102,20 @@ def made_by(module: str, /, **makers: Callable[[], Verifier]) -> Callable[[str],
         return engines.made(f"{module}:{name}", makers[name])
 
     return found
+
+
+def row_by_row(
+    step: Callable[[Any, Any, Any], Sequence[int]], dtypes: tuple[str, ...] = ("float32",)
+) -> Verifier:
+    """Make a verifier in PyTorch of `step(drafted[γ], p[γ+1, V], q[γ, V])`, which returns the tokens of one
+    row."""
+
+    @declares(arrays="torch", dtypes=dtypes)
+    def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
+        with engines.seeded_torch(rng):
+            return engines.padded(map(step, draft_tokens, p, q), p.shape[1])
+
+    return verify
 
 
 @contextmanager

@@ -12,10 +12,8 @@ called with the former: the adapter gives log p. Known issue: q is raised to 1e-
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-from experiments.engines._origins import Clone, engines, made_by
-from specsim.adapters import Verifier, declares
+from experiments.engines._origins import Clone, engines, made_by, row_by_row
+from specsim.adapters import Verifier
 
 ORIGIN = Clone("deepseek-ai/DeepSpec")
 
@@ -23,37 +21,28 @@ ORIGIN = Clone("deepseek-ai/DeepSpec")
 def adapt(verify_draft_tokens: engines.Function) -> Verifier:
     """Make a verifier of any function with the signature above."""
 
-    @declares(arrays="torch", dtypes=("float32",))
-    def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
+    def step(drafted: Any, p: Any, q: Any) -> list[int]:
         import torch
 
-        gamma = draft_tokens.shape[1]
+        gamma = len(drafted)
+        proposal = SimpleNamespace(
+            draft_token_count=gamma,
+            verify_input_ids=torch.nn.functional.pad(drafted, (1, 0))[None],
+            draft_probs=q[None],
+        )
+        found = verify_draft_tokens(
+            target_model=lambda **_: SimpleNamespace(logits=p.log()[None]),
+            proposal=proposal,
+            position_ids=torch.arange(gamma + 1)[None],
+            start=0,
+            past_key_values_target=None,
+            temperature=1.0,
+            max_proposal_tokens=gamma,
+        )
+        tokens: list[int] = found.committed_tokens[0].tolist()
+        return tokens
 
-        def step(drafted: Any, p_rows: Any, q_rows: Any) -> list[int]:
-            def target(**_: Any) -> SimpleNamespace:
-                return SimpleNamespace(logits=p_rows.log()[None])
-
-            proposal = SimpleNamespace(
-                draft_token_count=gamma,
-                verify_input_ids=torch.nn.functional.pad(drafted, (1, 0))[None],
-                draft_probs=q_rows[None],
-            )
-            found = verify_draft_tokens(
-                target_model=target,
-                proposal=proposal,
-                position_ids=torch.arange(gamma + 1)[None],
-                start=0,
-                past_key_values_target=None,
-                temperature=1.0,
-                max_proposal_tokens=gamma,
-            )
-            tokens: list[int] = found.committed_tokens[0].tolist()
-            return tokens
-
-        with engines.seeded_torch(rng):
-            return engines.padded(map(step, draft_tokens, p, q), gamma + 1)
-
-    return verify
+    return row_by_row(step)
 
 
 NAMES = "deepspec.eval.base_evaluator", "deepspec.utils.sampling"

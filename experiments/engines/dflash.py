@@ -10,10 +10,8 @@ One sequence at a time, as the engine calls it.
 
 from typing import Any
 
-import numpy as np
-
-from experiments.engines._origins import Wheel, engines, made_by
-from specsim.adapters import Verifier, declares
+from experiments.engines._origins import Wheel, engines, made_by, row_by_row
+from specsim.adapters import Verifier
 
 ORIGIN = Wheel("dflash", "dflash")
 
@@ -21,16 +19,11 @@ ORIGIN = Wheel("dflash", "dflash")
 def adapt(rejection_sample: engines.Function) -> Verifier:
     """Make a verifier of any function with the signature above."""
 
-    @declares(arrays="torch", dtypes=("float32",))
-    def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
-        def step(drafted: Any, p_rows: Any, q_rows: Any) -> list[int]:
-            accepted, last = rejection_sample(drafted[None], p_rows[None], q_rows[None])
-            return [*drafted[:accepted].tolist(), int(last)]
+    def step(drafted: Any, p: Any, q: Any) -> list[int]:
+        accepted, last = rejection_sample(drafted[None], p[None], q[None])
+        return [*drafted[:accepted].tolist(), int(last)]
 
-        with engines.seeded_torch(rng):
-            return engines.padded(map(step, draft_tokens, p, q), p.shape[1])
-
-    return verify
+    return row_by_row(step)
 
 
 __getattr__ = made_by(

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from experiments.engines._models import log_rows
-from experiments.engines._origins import Clone, engines, made_by
-from specsim.adapters import Verifier, declares
+from experiments.engines._origins import Clone, engines, made_by, row_by_row
+from specsim.adapters import Verifier
 from specsim.models import Model
 
 ORIGIN = Clone("pytorch-labs/gpt-fast")
@@ -54,24 +54,15 @@ def adapt(generate: engines.Function) -> Verifier:
 def adapt_step(module: Any) -> Verifier:
     """Make a verifier of the module's `speculative_decode`, whose drafting is replaced by what is given."""
 
-    @declares(arrays="torch", dtypes=("bfloat16",))
-    def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
+    def step(drafted: Any, p: Any, q: Any) -> list[int]:
         import torch
 
-        gamma = draft_tokens.shape[1]
+        module.decode_n_tokens = lambda *_, **__: (list(drafted.int()[:, None]), list(q))
+        given = torch.zeros(1, dtype=torch.int)
+        tokens = module.speculative_decode(lambda *_: p.log()[None], lambda *_: None, given, 0, len(drafted))
+        return tokens.tolist()
 
-        def step(drafted: Any, p_rows: Any, q_rows: Any) -> list[int]:
-            module.decode_n_tokens = lambda *_, **__: (list(drafted.int()[:, None]), list(q_rows))
-            given = torch.zeros(1, dtype=torch.int)
-            tokens = module.speculative_decode(
-                lambda *_: p_rows.log()[None], lambda *_: None, given, 0, gamma
-            )
-            return tokens.tolist()
-
-        with engines.seeded_torch(rng):
-            return engines.padded(map(step, draft_tokens, p, q), gamma + 1)
-
-    return verify
+    return row_by_row(step, ("bfloat16",))
 
 
 def _module() -> Any:

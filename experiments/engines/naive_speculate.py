@@ -12,10 +12,8 @@ V·1e-9/m of them is noise.
 
 from typing import Any
 
-import numpy as np
-
-from experiments.engines._origins import Clone, engines, made_by
-from specsim.adapters import Verifier, declares
+from experiments.engines._origins import Clone, engines, made_by, row_by_row
+from specsim.adapters import Verifier
 
 ORIGIN = Clone("VioletsOleander/naive-speculate")
 
@@ -23,16 +21,11 @@ ORIGIN = Clone("VioletsOleander/naive-speculate")
 def adapt(speculative_sampling: engines.Function) -> Verifier:
     """Make a verifier of any function with the signature above."""
 
-    @declares(arrays="torch", dtypes=("float32",))
-    def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
-        def step(drafted: Any, p_rows: Any, q_rows: Any) -> list[int]:
-            accepted, last = speculative_sampling(p_rows, q_rows, drafted)
-            return [*drafted[: int(accepted)].tolist(), int(last)]
+    def step(drafted: Any, p: Any, q: Any) -> list[int]:
+        accepted, last = speculative_sampling(p, q, drafted)
+        return [*drafted[: int(accepted)].tolist(), int(last)]
 
-        with engines.seeded_torch(rng):
-            return engines.padded(map(step, draft_tokens, p, q), p.shape[1])
-
-    return verify
+    return row_by_row(step)
 
 
 NAME = "naive_speculate.speculate.utils"
