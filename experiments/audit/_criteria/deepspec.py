@@ -8,7 +8,6 @@ again in the test.
 import numpy as np
 from scipy.stats import chi2, ncx2
 
-from experiments import Floats
 from experiments.audit._criteria.base import chi_square_below, criterion, reached, rounds
 from specsim.adapters import Verifier
 
@@ -21,9 +20,7 @@ UNDECLARED = np.full(8, 1 / 8)
 
 @criterion
 def exactness_test(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """20 000 rounds of three drafts; the chi-square at each position has a p-value above 1e-9.
-
-    Vocabulary, γ and pair are not in the description, they are ours. The negative control (drafts from
+    """Vocabulary, γ and pair are not in the description, they are ours. The negative control (drafts from
     another distribution than the one declared) is a check of the test, not of the verifier: it would fail one
     that ignores its drafts and is exact for all that. Here the power that it guards is computed from the
     standard rule's distribution alone. Two of the tests, of what the engine hands to its verifier, have no
@@ -40,16 +37,7 @@ def exactness_test(verifier: Verifier, rng: np.random.Generator) -> bool:
 
 def power() -> float:
     """The probability that the first position alone rejects the standard rule on undeclared drafts."""
-    df, law = len(TARGET) - 1, _law_on(UNDECLARED)
+    accepted, excess = UNDECLARED * np.minimum(1.0, TARGET / DRAFT), np.maximum(TARGET - DRAFT, 0.0)
+    df, law = len(TARGET) - 1, accepted + (1.0 - accepted.sum()) * excess / excess.sum()
     noncentrality = ROUNDS * ((law - TARGET) ** 2 / TARGET).sum()
     return float(ncx2.sf(chi2.isf(FALSE_FAILURE, df), df, noncentrality))
-
-
-def _law_on(drafted_from: Floats) -> Floats:
-    """The distribution of the first token when the standard rule is given DRAFT, and the drafts come from
-    another distribution.
-    """
-    accepted = drafted_from * np.minimum(1.0, TARGET / DRAFT)
-    excess = np.maximum(TARGET - DRAFT, 0.0)
-    law: Floats = accepted + (1.0 - accepted.sum()) * excess / excess.sum()
-    return law

@@ -21,9 +21,7 @@ MAX_ENTRIES = 2**20
 
 @criterion
 def validity(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """Shape, range and padding, in ten trials; and that a one-hot target brings out its own tokens.
-
-    Tokens are drafted uniformly, not from q. After the first emitted token that differs from the draft,
+    """Tokens are drafted uniformly, not from q. After the first emitted token that differs from the draft,
     everything must be -1. Left out: batches of more than `MAX_ENTRIES` entries, and the numbers of accepted
     and of emitted tokens that the kernel reports beside them.
     """

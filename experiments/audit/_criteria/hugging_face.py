@@ -18,23 +18,16 @@ VOCAB_SIZE, DRAFTED, ROUNDS = 10, (1, 4, 5), 10_000
 
 @criterion
 def unit_test(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """Drafted 1, 4, 5 from a draft that is sure of them; the target is sure of 1, 4, 8: that is what comes
-    out.
-
-    Two tokens accepted, one recovered, nothing left to chance but for e^-20.
-    """
+    """The draft is sure of 1, 4, 5, the target of 1, 4, 8: two tokens are accepted, one recovered, nothing
+    left to chance but for e^-20."""
     emitted = _rounds(verifier, {8: 0.0}, 1, rng)
     return np.array_equal(emitted, [[1, 4, 8, -1]])
 
 
 @criterion
 def ordinal_test(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """As before, but the third row of the target has four tokens: the likelier, the more often in 10 000
-    rounds.
-
-    Logits 2 (tokens 1 and 8), 1 (3) and 0 (7): other tokens never, 1 and 8 more often than 3, 3 than 7, 7 at
-    all. These logits are ours; the original calls its sampler round by round.
-    """
+    """Logits 2 (tokens 1 and 8), 1 (3) and 0 (7): other tokens never, 1 and 8 more often than 3, 3 than 7,
+    7 at all. These logits are ours; the original calls its sampler round by round."""
     emitted = _rounds(verifier, {1: 2.0, 3: 1.0, 7: 0.0, 8: 2.0}, ROUNDS, rng)
     if not ((emitted[:, :2] == DRAFTED[:2]).all() and (emitted[:, 3] == -1).all()):
         return False

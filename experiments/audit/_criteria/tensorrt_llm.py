@@ -16,12 +16,8 @@ VOCAB_SIZE, KEPT, ROUNDS = 500, 100, 50_000
 
 @criterion
 def kl_test(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """KL(p ‖ frequencies) of 50 000 verified tokens within .01 of that of 50 000 tokens drawn from p itself.
-
-    p and q are uniforms, all but the 100 largest of 500 put to zero, normalised. One token is drafted and the
-    bonus is not looked at. The original calls two helpers, one for the test and one for the residual, round
-    by round in float32.
-    """
+    """KL is from p to the frequencies of as many tokens; the bonus is not looked at. The original calls two
+    helpers, one for the test and one for the residual, round by round in float32."""
     q, p, bonus = _largest(rng), _largest(rng), rng.random(VOCAB_SIZE)
     tokens = rounds(verifier, np.stack([p, bonus / bonus.sum()]), q[None], ROUNDS, rng)[:, 0]
     verified = tally(tokens, VOCAB_SIZE) / ROUNDS

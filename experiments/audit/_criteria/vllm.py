@@ -16,12 +16,8 @@ from specsim.adapters import Verifier
 
 @criterion
 def ratio_test(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """From 10 to 100 000 requests the L2 distance to the target falls 20 times as much as that to random
-    pmfs.
-
-    V = 10, γ = 2; p, q and 100 reference pmfs are softmaxes of uniforms. Both drafted positions are counted
-    together and the bonus is dropped. The original draws the bonus itself.
-    """
+    """Distances are L2; p, q and the random pmfs are softmaxes of uniforms. The original draws the bonus
+    itself."""
     q, p, references = (softmax(rng.random(shape), axis=-1) for shape in (10, 10, (100, 10)))
     to_target, to_references = [], []
     for requests in (10, 100, 1_000, 10_000, 100_000):
@@ -35,11 +31,8 @@ def ratio_test(verifier: Verifier, rng: np.random.Generator) -> bool:
 
 @criterion
 def wide_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """V = 4096 and 40 960 rounds, for γ of 1 and 3 and temperatures of .6 and 1; each position against the
-    target.
-
-    Logits are standard normal. The original is four tests, with one seed for all time.
-    """
+    """Logits are standard normal, temperatures .6 and 1. The original is four tests, with one seed for all
+    time."""
     for gamma in (1, 3):
         for t in (0.6, 1.0):
             p, q = softmax(rng.standard_normal((2, 4096)) / t, axis=1)
@@ -50,12 +43,8 @@ def wide_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
 
 @criterion
 def narrow_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """V = 16 and 200 000 rounds, for γ of 1 and 3; the draft's logits are those of the target with the sign
-    changed.
-
-    The original also draws its drafts from the random stream of the kernel, to see whether the residual's
-    draws share it; a verifier is handed tokens here, and that fault is not its own.
-    """
+    """The original also draws its drafts from the random stream of the kernel, to see whether the residual's
+    draws share it; a verifier is handed tokens here, and that fault is not its own."""
     for gamma in (1, 3):
         logits = rng.standard_normal(16)
         if not every_position_fits(verifier, softmax(logits), softmax(-logits), gamma, 200_000, rng):
@@ -76,11 +65,7 @@ def every_position_fits(
 
 @criterion
 def total_variation(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """65 536 rounds of one draft, p of eight tokens and q the same reversed; the first token within TV .008
-    of p.
-
-    The original draws its drafts from the random stream of the kernel, as in the narrow test.
-    """
+    """The original draws its drafts from the random stream of the kernel, as in the narrow test."""
     p = np.array([0.30, 0.20, 0.15, 0.10, 0.10, 0.05, 0.05, 0.05])
     tokens = rounds(verifier, np.tile(p, (2, 1)), p[None, ::-1], 65_536, rng)
     frequencies = tally(tokens[:, 0], len(p)) / len(tokens)
