@@ -210,17 +210,6 @@ def _summary(rows: Sequence[Row]) -> str:
 #: The time of an audit; where it finds nothing, level quick is run to its end.
 SECONDS, LEVEL = 20.0, "quick"
 
-#: What `first_names.json` calls mistakes that the catalogue had no entry for when it was written.
-ENTRIES = {
-    "new: path that depends on place or shape of the call": {"unverified_rest"},
-    "new: random numbers reused across steps": {"steps_share_uniforms", "tests_share_uniform"},
-    "new: accept uniforms of few bits": {"coarse_test"},
-    "new: ids through half precision": {"rounded_ids"},
-    "new: text that differs from its cache": {"text_overwritten"},
-    "new: greedy drafts judged as samples": {"greedy_draws"},
-    "new: product of uniforms with the block residual": {"block_product_block_residual"},
-}
-
 
 @cache
 def allowed_names() -> dict[str, set[str]]:
@@ -228,12 +217,13 @@ def allowed_names() -> dict[str, set[str]]:
     diagnosis.
 
     The word *dependent* means steps that depend on each other in a pattern of no known mistake."""
-    found = {}
-    for each in SETS:
-        names = json.loads((FOLDER / f"{each}_names.json").read_text(encoding="utf-8"))["names"]
-        for name, right in names.items():
-            found[f"{each}:{name}"] = set().union(*(ENTRIES.get(one, {one}) for one in right))
-    return found
+    files = {each: json.loads((FOLDER / f"{each}_names.json").read_text(encoding="utf-8")) for each in SETS}
+    entries = files["first"]["entries"]  # of what the catalogue had no entry for when its names were written
+    return {
+        f"{each}:{name}": set().union(*(entries.get(one, [one]) for one in right))
+        for each, file in files.items()
+        for name, right in file["names"].items()
+    }
 
 
 def diagnosed(name: str, *, rng: int = 0) -> Row:
