@@ -85,8 +85,8 @@ class Known:
         found, start = [], 0
         for i in range(self.counted):
             longer = np.flatnonzero(self.lengths > i)
-            codes = [_code(self.emitted[k][: i + 1], self.vocab_size) for k in longer]
-            found.append((longer, start + np.array(codes, dtype=np.int64)))
+            prefixes = np.array([self.emitted[k][: i + 1] for k in longer], dtype=np.int64).reshape(-1, i + 1)
+            found.append((longer, start + prefixes @ self.vocab_size ** np.arange(i, -1, -1)))
             start += self.vocab_size ** (i + 1)
         return found
 
@@ -157,13 +157,6 @@ def _drafts(case: Case) -> float:
 
 def _row(model: Model, history: Tokens) -> Floats:
     return np.asarray(model.row(history[len(history) - model.order :]), dtype=np.float64)
-
-
-def _code(tokens: Tokens, size: int) -> int:
-    code = 0
-    for token in tokens:
-        code = code * size + token
-    return code
 
 
 def _breaks_contract(tokens: Tokens, case: DecoderCase) -> bool:

@@ -189,11 +189,6 @@ def _drawn(known: Known, steps: int, audits: int, rng: np.random.Generator) -> d
     }
 
 
-def _of(table: Table, counts: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The counts [audits, k] of one table."""
-    return table.merged(counts[table.source]).T
-
-
 def _summed_chi_square(
     tables: Sequence[Table], counts: dict[str, NDArray[np.int64]]
 ) -> tuple[Floats, NDArray[np.int64]]:
@@ -205,7 +200,7 @@ def _summed_chi_square(
     audits = counts["impossible"].shape[1]
     statistic, df = np.zeros(audits), np.zeros(audits, dtype=np.int64)
     for table in (one for one in tables if one.kind == "prefix"):
-        observed = _of(table, counts)
+        observed = table.merged(counts[table.source]).T  # [audits, cells]
         expected = observed.sum(axis=1)[:, None] * table.law
         shown = expected.min(axis=1) >= MIN_EXPECTED / 2
         terms = np.divide(

@@ -36,7 +36,6 @@ from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.local import Local
-from specsim.mistakes import Mistake
 
 TITLE = "The power of an audit: the steps that it needs to reject each known mistake"
 MINUTES = 40
@@ -72,13 +71,14 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     laws = [known_law(mistake, case) for case in subject.cases]
     predicted, best, must = _predicted(subject, laws)
     where = next(((best, level) for level in RUN_LEVELS if level in must), None)
+    promised = mistake.decode is None and check_promises(Local(mistake.function), PILOT, TIMEOUT).failures
     row = {
         "mistake": name,
         "family": mistake.family,
         "decoder": mistake.decode is not None,
         **predicted,
         "predicted": where is not None,
-        "promise": mistake.decode is None and _breaks_a_promise(mistake),
+        "promise": bool(promised),
     }
     if name in TOO_LARGE:
         case, level = TOO_LARGE[name]
@@ -115,11 +115,6 @@ def _deviation(subject: Subject, law: Known, index: int, level: str) -> Deviatio
     case: Any = subject.cases[index]
     claim = None if isinstance(case, DecoderCase) else Claim(None, case.tree)
     return deviation(law, tables_of(case, claim, subject.plan(index, level).steps), alarm(subject, level))
-
-
-def _breaks_a_promise(mistake: Mistake) -> bool:
-    """Whether the contract checks detect it before a step is drawn."""
-    return bool(check_promises(Local(mistake.function), PILOT, TIMEOUT).failures)
 
 
 def _pilot(subject: Subject, rng: int) -> tuple[int, str] | None:

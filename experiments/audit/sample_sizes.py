@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from experiments import Floats, Row
 from experiments._pages import markdown_table, written
 from experiments.audit._step_laws import Known, alarm, known_law, subject_of
+from experiments.audit.audit_power import shown
 from specsim import mistakes
 from specsim.auditing._cases.shapes import SERVER_CASES
 from specsim.auditing._checks.counts import PIT_BINS
@@ -221,31 +222,27 @@ def page(rows: Sequence[Row]) -> str:
     head = ("mistake", "case", "divergence", "most powerful test", "audit", "ratio")
     values = {"BUDGET": BUDGET, "POWER": POWER, "GOAL": GOAL, "LEAST_TV": LEAST_TV}
     for group in ("", "server_"):
-        shown = [row for row in rows if row["case"] and bool(row["server"]) is bool(group)]
-        beyond = [_beyond(row) for row in shown if row["ratio"] > GOAL]
+        known = [row for row in rows if row["case"] and bool(row["server"]) is bool(group)]
+        beyond = [_beyond(row) for row in known if row["ratio"] > GOAL]
         lines = [
             (
                 *(f"`{row['mistake']}`", row["case"], f"{row['divergence']:.3g}"),
-                *(_steps(row["most_powerful"]), _steps(row["audit"]), f"{row['ratio']:.2f}"),
+                *(shown(row["most_powerful"]), shown(row["audit"]), f"{row['ratio']:.2f}"),
             )
-            for row in shown
+            for row in known
         ]
         found = {
-            "total": len(shown),
-            "within": len(shown) - len(beyond),
-            "median": np.median([row["ratio"] for row in shown]),
-            "kept": np.median([row["kept"] for row in shown]),
+            "total": len(known),
+            "within": len(known) - len(beyond),
+            "median": np.median([row["ratio"] for row in known]),
+            "kept": np.median([row["kept"] for row in known]),
             "beyond": f"Above it are {', '.join(beyond)}." if beyond else "No mistake needs more.",
-            "early": sum(row["most_powerful"] < row["first_look"] for row in shown),
+            "early": sum(row["most_powerful"] < row["first_look"] for row in known),
             "table": markdown_table(head, lines, numbers=4),
         }
         values |= {group + name: value for name, value in found.items()}
     return written("sample-sizes", values)
 
 
-def _steps(number: float) -> str:
-    return f"{number:,.0f}" if number < 1e7 else f"{number:.3g}"
-
-
 def _beyond(row: Row) -> str:
-    return f"`{row['mistake']}` ({row['ratio']:.2f}, of {_steps(row['most_powerful'])} steps)"
+    return f"`{row['mistake']}` ({row['ratio']:.2f}, of {shown(row['most_powerful'])} steps)"
