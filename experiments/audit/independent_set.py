@@ -14,7 +14,7 @@ diagnoses it. `diagnosed_first.json` has what was named of 104 of the first set 
 diagnoses; `diagnosed_third.json` the same of the third set, with the diagnosis that the first set had led to,
 `diagnosed_second.json` of the second one, after the third, and `diagnosed_fourth.json` of the fourth.
 `fitting.json` has which of the names that these files give to decoders fit the texts of an audit, as a name
-must since; `fitting` computes a row. `diagnosed_fifth.json` is of the fifth set, with this rule, and
+must since. `diagnosed_fifth.json` is of the fifth set, with this rule, and
 `diagnosed_sixth.json` of the sixth, at level quick. Those of later sets are
 of their first audits; the subjects of these sets have a module each.
 """
@@ -33,16 +33,13 @@ import numpy as np
 from experiments import ROOT, Row
 from experiments._pages import filled, markdown_table, written
 from experiments.audit._criteria import FOUND, criteria
-from specsim import audit, mistakes
+from specsim import audit
 from specsim.adapters._contract import declared
 from specsim.auditing._checks.contract_checks import PROMISES
-from specsim.auditing._checks.subjects import DecoderSubject, open_subject
-from specsim.auditing._diagnosis.decoders import audited_texts, refuted
+from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
-from specsim.auditing._diagnosis.posterior import Limits
 from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.audit import Diagnosis
-from specsim.mistakes._decoding import in_a_loop
 
 TITLE = "Mistakes of authors who have not seen the battery, found by audits and by engines' tests"
 MINUTES = 15
@@ -231,7 +228,8 @@ def diagnosed(name: str, *, rng: int = 0) -> Row:
     *unknown*.
 
     `named` and `outcome` are None where nothing was diagnosed."""
-    about, reference = subjects()[name], _reference(name)
+    about = subjects()[name]
+    reference = ":".join(place_of(about["set"], about["kind"], about["name"]))
     found = _audited(reference, rng + 1)
     diagnosis = _diagnosed(reference, found, rng + 1)
     return {
@@ -244,16 +242,6 @@ def diagnosed(name: str, *, rng: int = 0) -> Row:
     }
 
 
-def _reference(name: str) -> str:
-    """The function of the subject "set:name"."""
-    about = subjects()[name]
-    return ":".join(place_of(about["set"], about["kind"], about["name"]))
-
-
-def _diagnosable(found: Audit) -> list[Any]:
-    return [case for case in found.cases if not case.broken and case.case != PROMISES]
-
-
 def _audited(reference: str, rng: int) -> Audit:
     found: Audit = audit(reference, LEVEL, rng=rng, seconds=SECONDS, diagnose=False)
     return found if str(found.verdict) in FOUND else audit(reference, LEVEL, rng=rng, diagnose=False)
@@ -261,23 +249,11 @@ def _audited(reference: str, rng: int) -> Audit:
 
 def _diagnosed(reference: str, found: Audit, rng: int) -> Diagnosis | None:
     """The diagnosis, without a time limit, so that names do not depend on the machine."""
-    results = _diagnosable(found)
+    results = [case for case in found.cases if not case.broken and case.case != PROMISES]
     if not any(case.findings for case in results):
         return None
     with open_subject(reference, 1, 60.0) as subject:
         return diagnose_failed(subject, results, LEVEL, rng)
-
-
-def fitting(subject: str, names: Sequence[str], *, rng: int = 0) -> Row:
-    """Which `names`, of mistakes with their parameters, fit all texts of a decoder of the sets."""
-    reference = _reference(subject)
-    found = _audited(reference, rng + 1)
-    results = _diagnosable(found)
-    with open_subject(reference, 1, 60.0) as opened:
-        assert isinstance(opened, DecoderSubject)
-        texts = [one for case in results for one in audited_texts(opened, case, rng + 1, Limits())]
-    fit = [name for name in names if not refuted(in_a_loop(mistakes.get(name)), texts)]
-    return {"subject": subject, "names": list(names), "fit": fit}
 
 
 def outcome(name: str, diagnosis: Diagnosis | None) -> str | None:
