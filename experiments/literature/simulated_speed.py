@@ -58,12 +58,7 @@ def run_cell(cell: Cell, *, fast: bool, rng: int) -> Row:
         "tokens": closed,
         "improvement": walltime_improvement(alpha, gamma, C),
         "operations": operations_factor(alpha, gamma, C),
-        "steps": None,
-        "tokens_error": None,
-        "improvement_error": None,
-        "operations_error": None,
-        "deviation": None,
-    }
+    } | dict.fromkeys(("steps", "tokens_error", "improvement_error", "operations_error", "deviation"))
     if not simulated:
         return row
     run = simulate(
