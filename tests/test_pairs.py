@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 import specsim
 from specsim.core.distributions import synthetic_pair, top_k
 from specsim.decoding import _recording
-from specsim.models import NGramModel, Pair, Processed, TableModel
+from specsim.models import NGramModel, Processed, TableModel
 from specsim.models._trained_pairs import build_pair
 
 P, Q = synthetic_pair("zipf", 6, 0.7, rng=0)
@@ -237,8 +237,3 @@ def test_an_interrupted_run_is_run_again_to_its_end():
     assert int(part.lengths.sum()) == part.steps
     assert f"interrupted after {part.steps:,} of 1,000,000 steps" in str(part)
     assert specsim.rerun(part) == specsim.simulate(P, Q, **options) != part
-
-
-def test_a_pair_takes_no_second_draft():
-    with pytest.raises(TypeError, match="draft: the pair has its own; leave draft out"):
-        specsim.simulate(Pair(P, Q), Q, steps=10)

@@ -48,16 +48,6 @@ def test_a_function_that_moved_is_named_with_the_version():
         engine_function("numpy.random:verify", "pip install numpy")
 
 
-def test_unknown_names_and_parameters():
-    refuses("unknown engine 'hff'; did you mean 'hf'", adapters.get, "hff")
-    refuses("hf: no parameter 'temperature'; it has none", adapters.get, "hf:temperature=1")
-    with pytest.raises(
-        ValueError, match="hf:generate: no parameter 'beams'; it has temperature, top_k, top_p"
-    ):
-        adapters.get("hf:generate:beams=2")
-    refuses("hf:generate: top_k: 'many' is not a whole number", adapters.get, "hf:generate:top_k=many")
-
-
 def test_rows_of_what_a_cache_holds():
     target, _ = markov_pair(order=2)
     rows = last_rows(target, [0, 1, 2, 3], 3)

@@ -142,7 +142,6 @@ def test_an_engine_is_told_where_its_clone_is(tmp_path):
         EngineMissing, match=rf"tensorrt-llm is not there \({tmp_path} has no tensorrt_llm/_torch"
     ):
         adapters.get(f"tensorrt-llm:source={tmp_path}")
-    refuses("vllm2: no parameter 'source'; it has none", adapters.get, "vllm2:source=here")
 
 
 def test_pinned_memory_is_not_asked_for():

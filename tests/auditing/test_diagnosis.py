@@ -565,11 +565,6 @@ def test_a_lossy_rule_is_recognised_with_its_parameters_and_can_be_declared(rule
     assert str(audit(other, "smoke", rng=SEED, cases=["asymmetric"], diagnose=False).verdict) == "biased"
 
 
-def test_only_a_lossy_rule_can_be_declared():
-    refuses("is lossless; declare a lossy rule", declares, rule="standard")
-    refuses("only verifiers of chains", declares, rule="typical", tree=True)
-
-
 @pytest.mark.parametrize(
     "name", ["residual_floor:threshold=0.05", "resamples_target", "residual_next_draft_row"]
 )

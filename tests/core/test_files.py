@@ -72,12 +72,6 @@ def test_temporary_files_of_processes_that_have_ended_are_removed(tmp_path):
     assert {*tmp_path.iterdir()} == {running, elsewhere, others, tmp_path / "run.part"}
 
 
-@pytest.mark.parametrize("what", ["", "a\0b"])
-def test_names_that_no_file_has_are_refused(what):
-    refuses("is not the name of a file or folder", files.check_file, what)
-    refuses("path: expected a str or a Path, got int", files.check_file, 3, error=TypeError)
-
-
 def test_folders_are_probed_before_the_work(tmp_path, monkeypatch):
     assert files.make_folder(tmp_path / "a/b").is_dir()
     assert not os.listdir(tmp_path / "a/b")

@@ -71,21 +71,6 @@ def test_every_statistic_refuses_what_is_no_table_of_counts(function):
         refuses("every cell must have positive probability", function, [1, 2], law)
 
 
-#: Every function of a table of counts and its law.
-OF_TABLES = [
-    chi_square, log_e_value, log_single_cell_e_value,
-    lambda c, p: tv_interval(c, p, 0.1),
-    lambda c, _: log_pooled_two_sample_e([[(c, [1, 1]), ([1, 1], c)]]),
-    lambda c, _: log_pooled_two_sample_e([[([1, 1], c)]]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("function", OF_TABLES)
-@pytest.mark.parametrize("counts", [[2**39 + 1, 2**39], [2**62, 2**62], np.array([2**64 - 1, 0], np.uint64)])
-def test_more_draws_than_an_e_value_resolves_are_refused(function, counts):
-    refuses(r"counts: [\d,]+ draws are more than 2\^40", function, counts, [0.5, 0.5])
-
-
 def log_gamma(z):
     """The logarithm of Γ(z) to 40 digits, by Stirling's series."""
     z, below = Decimal(z), Decimal(1)

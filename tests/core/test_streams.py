@@ -8,7 +8,6 @@ from conftest import FALSE_ALARM
 from hypothesis import given
 from hypothesis import strategies as st
 from randomgen import Philox
-from refused import refuses
 from scipy import stats
 
 from specsim.core._streams import Purpose, key_of, philox, root_of, uniform, uniforms
@@ -159,9 +158,3 @@ def test_roots_of_sequences_generators_and_nothing():
     assert first == int(np.random.default_rng(5).integers(2**53))
     assert first != second
     assert root_of(None) != root_of(None)
-    refuses("at least 0, got -1", root_of, -1)
-
-
-@pytest.mark.parametrize("rng", [True, 1.0, np.float64(1), "7", (1, 2), np.random.RandomState(1)])
-def test_anything_else_is_refused_by_type(rng):
-    refuses(f"rng: expected .* got {type(rng).__name__}", root_of, rng, error=TypeError)
