@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cases import cases
 
 from specsim import mistakes
 from specsim.adapters._contract import Declared
@@ -109,22 +110,7 @@ def paired(apart, log10_e):
     return SimpleNamespace(where=where, log10_e=log10_e)
 
 
-@pytest.mark.parametrize(
-    ("pairs", "said"),
-    [
-        (
-            [("1 apart in a call", 0.4), ("32 apart in a call", 11.0), ("half a call apart", 6.0)],
-            "It shows in rows 32 apart and rows half a call apart.",
-        ),
-        ([("32 apart in a call", 11.0), ("half a call apart", 5.0)], "It shows in rows 32 apart."),
-        (
-            [("at the same place of calls 8 apart", 30.0)],
-            "It shows in rows at the same place of calls 8 apart.",
-        ),
-        ([("32 apart in a call", 3.9)], ""),
-        ([], ""),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "dependent rows"))
 def test_how_far_apart_dependent_rows_are_is_said(pairs, said):
     failed = [case_of("a", 8, True, [paired(*one) for one in pairs], "calls")]
     found = families.of_pairs(SimpleNamespace(failed=failed))

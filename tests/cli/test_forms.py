@@ -15,6 +15,7 @@ from pathlib import Path
 import cyclopts
 import numpy as np
 import pytest
+from cases import data
 from commands import every_command, help_of, parse, run, says
 from rich.console import Console
 
@@ -39,18 +40,7 @@ def test_numbers_are_read_as_people_write_them(text, number):
     assert exact(text) == number
 
 
-QUIET = {
-    "plan --alpha 0.8 --c 0.05": "γ = 8: 3.0921 times as fast",
-    "plan --draft a=0.8,0.1 --draft b=0.5,0.1": "a, with γ = ",
-    "plan --speeds 0=,30 --speeds 2=90%,60": "γ = 2: 2 (",
-    "plan --gamma 5 --target-time 281 --step-time 817": "γ = 5 breaks even at ",
-    "plan ngram --policies --c 0.1 --tokens 400 --seed 1": "HF ",
-    "simulate-batch --requests 320 --replications 2 --seed 1": "full: ",
-    "simulate-batch --requests 320 --replications 2 --seed 1 --over rate=1,2": "rate=",
-    "compare-acceptance old new": "a fall is shown: -",
-    "compare-acceptance old": "2.5000 tokens per step, 95% interval ",
-    "list tokens one.json other.json": "different: numbers mean other tokens",
-}
+QUIET = data(__file__)["quiet"]
 
 
 @pytest.mark.parametrize("command", QUIET)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import cases
 from interrupting import interrupts
 from naive_batch import requests_of, serve
 from scipy import integrate, stats
@@ -467,19 +468,7 @@ def test_every_preset_speculates_faster_alone():
 ONE = PassTime(fixed=1.0)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("batch,tokens\n1,1\n", "no column 'ms' in its first line"),
-        ("batch,tokens,ms\n1,1,2\n2,,3\n", ":3: no tokens; fill the gap"),
-        ("batch,tokens,ms\n1,1,2\n2,3\n", ":3: no ms; fill the gap"),
-        ("batch,tokens,ms\n1,1,x\n", ":2: ms 'x' is not a number"),
-        ("batch,tokens,ms\n1,1,nan\n2,3,4\n5,6,7\n", "milliseconds: row 1 has nan"),
-        ("batch,tokens,ms\n1,2,3\n2,4,5\n4,8,9\n", "their coefficients are not determined"),
-        ("", "no column 'batch'"),
-        ("batch,tokens,ms,tokens\n1,1,2,3\n", "2 columns 'tokens' in its first line; keep one"),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "damaged measurements"))
 def test_a_damaged_file_of_measurements_is_named(tmp_path, text, message):
     path = tmp_path / "passes.csv"
     path.write_text(text)

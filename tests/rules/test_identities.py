@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from cases import cases
 from conftest import rational_rows
 from laws import CHAINS, generated
 
@@ -21,31 +22,7 @@ def acceptance(rule, p, q, drafts, drawing=None):
     return prove(TableModel(p), TableModel(q), rule=RULE[rule], gamma=tree, context=()).mean_tokens - 1
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("hierarchical", "block"),  # with the cap: papers' claim of more is false, see the module
-        ("traversal", "block"),  # Weng et al., arXiv 2505.12398: on a chain
-        ("traversal_without_replacement", "block"),
-        ("greedy_multi_path_block", "block"),
-        ("univer", "block"),
-        ("sampler_match", "one_hot"),
-        ("naive_matching", "one_hot"),
-        ("deterministic_children", "one_hot"),
-        ("von_neumann", "non_iterative"),  # the accepted part, and p after it
-        ("recursive_rejection", "standard"),
-        ("without_replacement", "standard"),
-        ("k_seq", "standard"),
-        ("token_tree", "standard"),
-        ("gumbel_list", "gumbel"),
-        ("greedy_multi_draft", "standard"),
-        ("confidence_scheduled:threshold=0", "standard"),
-        ("token_level_intersection:shared=1", "standard"),
-        ("two_thresholds:threshold_single=1,threshold_acc=1", "one_hot"),
-        ("blockwise", "greedy_match"),
-        ("judge:overrule=0.25", "ensemble:weight=0.75"),  # two roads to w·p + (1-w)·q
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "equal on chains"))
 def test_two_rules_have_one_law_on_chains(full, one, other):
     assert laws_on_chains(one, (1 + full) * len(CHAINS)) == laws_on_chains(other, (1 + full) * len(CHAINS))
 

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import cases
 from commands import run, says
 from served import write_log
 
@@ -129,18 +130,7 @@ def test_intervals_of_few_and_of_all():
     assert _interval(np.array([10.0]), np.array([0.0])) == pytest.approx((0.0, 1 - 0.025 ** (1 / 10)))
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"num_spec_steps": 44}, "44 steps, and 43 in the histogram"),
-        ({"num_accepted_draft_tokens": 11}, "11 accepted, and 10 in the histogram"),
-        ({"num_draft_tokens": 9}, "10 accepted of 9 drafted"),
-        ({"num_draft_tokens": 130}, "130 drafted in 43 steps of at most 3"),
-        ({"num_spec_tokens": 2}, "3 accepted in a step, of at most 2 drafted"),
-        ({"draft_acceptance_rate": 0.25}, "acceptance rate 0.25, and 10 accepted of 129"),
-        ({"mean_acceptance_length": 2.0}, "mean length 2.0, and 10 accepted in 43 steps"),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "contradictions"))
 def test_a_request_that_contradicts_itself_is_named(change, why, tmp_path):
     path = write_log(tmp_path / "log.jsonl", [VLLM, VLLM | change])
     found = read_acceptance(path)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
+from cases import data
 from commands import run
 
 from specsim import check_metrics, read_acceptance
@@ -139,24 +140,7 @@ TEXTS = {
     ),
 }  # fmt: skip
 #: Numbers: what is printed of them, and whether they are possible.
-NUMBERS = {
-    "--acceptance-rate 0.65 --tokens-per-step 3.25": (["1 / (1 − 0.65) = 2.857", "drafts are trees"], 1),
-    "--engine vllm --acceptance-rate 0.65 --tokens-per-step 3.25": (["no chain", "a tree can"], 0),
-    "--steps 59 --accepted 262 --tokens-per-step 6.44": (["if tokens per step is 2 + accepted / steps"], 1),
-    "--engine sglang --gamma 4 --steps 100 --drafted 500 --accepted 180": (["γ + 1 verified tokens"], 1),
-    "--accepted 18180 --emitted 16447": (["behind a rejection, as in vLLM V0", "flashinfer"], 1),
-    "--engine sglang --emitted 64 --accepted 2 --drafted 177 --tokens-per-step 1.03333": (["steps 60"], 0),
-    "--gamma 5 --target-time 281 --step-time 817": (["break-even: 2.907", "38.15% (38.0% to 38.3%)"], 0),
-    "--gamma 3 --tokens-per-step 3.0 --target-time 281": (["where a step costs 2.95 to 3.05 times a pass of the target; give --step-time"], 0),
-    "--gamma 5 --target-time 281 --step-time 1699": (["break-even: never"], 0),
-    "--gamma 3 --target-time 10 --step-time 40 --tokens-per-step 3.0": (["the cost of verification limits"], 0),
-    "--tokens-per-step 3.0 --itl 30.0 --tpot 10.0 --throughput 700 --batch 8": (["= ITL / TPOT"], 0),
-    "--tokens-per-step 3.0 --itl 30.0 --tpot 30.0": (["tokens per step = ITL / TPOT fails"], 1),
-    "--engine vllm --tokens-per-step 3.0 --tpot 10 --throughput 900 --batch 7": (["throughput ≤ batch"], 1),
-    "--gamma 3 --steps 100 --by-position 0.8,0.7,0.6 --accepted 185": (["steps that tested the position"], 1),
-    "--gamma 3 --steps 100 --by-position 0.8,0.7,0.6 --accepted 170": (["steps that tested the position", "3 at 0.05 (speed-up 2.34)"], 1),
-    "--engine sglang --acceptance-rate 0.60 --tokens-per-step 3.40": (["no: no chain"], 0),
-}  # fmt: skip
+NUMBERS = data(__file__)["numbers"]
 
 
 def missing(said, out):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import cases, data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,24 +28,7 @@ GUIDE = {
 }  # fmt: skip
 
 #: Logs that people posted, with where. They are true, whatever else they show.
-LOGS = {
-    "vllm-project/vllm#43091": {
-        "engine": "vllm", "emitted": "102355", "requests": "400", "steps": "36593", "drafted": "109779",
-        "accepted": "65181", "tokens_per_step": "2.78", "by_position": "0.75, 0.57, 0.45",
-    },
-    "vllm-project/vllm#26498": {
-        "engine": "vllm", "steps": "4687", "drafted": "46870", "accepted": "12368", "tokens_per_step": "3.64",
-        "by_position": "0.74, 0.54, 0.41, 0.30, 0.22, 0.16, 0.12, 0.08, 0.05, 0.02",
-    },
-    "ggml-org/llama.cpp#24536": {
-        "engine": "llama.cpp", "emitted": "256", "requests": "1", "steps": "87", "drafted": "259", "accepted": "167",
-        "acceptance_rate": "0.64479", "tokens_per_step": "2.92", "by_position": "0.805, 0.632, 0.483",
-    },
-    "sgl-project/sglang#33518": {
-        "engine": "sglang", "emitted": "106", "requests": "1", "steps": "43", "drafted": "215", "accepted": "63",
-        "bonus": "3", "gamma": "5", "acceptance_rate": "0.2930232558139535", "tokens_per_step": "2.4651162790697674",
-    },
-}  # fmt: skip
+LOGS = data(__file__)["logs"]
 
 
 def failing(**numbers):
@@ -100,15 +84,7 @@ def test_one_token_is_seen_in_many(size):
         assert not check_metrics(**numbers | {name: numbers[name] + 1}).possible
 
 
-@pytest.mark.parametrize(
-    ("thread", "wrong"),
-    [
-        ("vllm-project/vllm#43091", {"by_position": "0.75, 0.57, 0.49"}),
-        ("vllm-project/vllm#26498", {"tokens_per_step": "3.65"}),
-        ("ggml-org/llama.cpp#24536", {"drafted": "257"}),
-        ("sgl-project/sglang#33518", {"emitted": "99"}),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "wrong digits"))
 def test_a_digit_wrong_is_not(thread, wrong):
     assert not check_metrics(**LOGS[thread] | wrong).possible
 
@@ -215,23 +191,7 @@ def test_the_guides_speed_needs_its_thirty_tokens():
 
 
 #: A statement's name: numbers that break it and no other, and the same set right.
-BROKEN = {
-    "acceptance rate": ({"acceptance_rate": "0.72", "accepted": 20, "drafted": 28}, {"accepted": 20, "acceptance_rate": "0.71"}),
-    "draft length": ({"drafted": 27, "gamma": 4, "steps": 7}, {"drafted": 28}),
-    "accepted": ({"accepted": 29, "drafted": 28}, {"accepted": 28}),
-    "positions fall": ({"by_position": "0.80, 0.60, 0.70"}, {"by_position": "0.80, 0.70, 0.60"}),
-    "positions add up": ({"by_position": "0.80, 0.60", "accepted": 142, "steps": 100}, {"accepted": 140}),
-    "tokens per step": ({"tokens_per_step": "3.5", "emitted": 30, "steps": 7}, {"tokens_per_step": "4.3"}),
-    "emitted": ({"emitted": 30, "accepted": 20, "steps": 7}, {"emitted": 27}),
-    "bonus": ({"bonus": 8, "steps": 7}, {"bonus": 7}),
-    "rejected": ({"bonus": 6, "steps": 7, "gamma": 4, "accepted": 23}, {"accepted": 24}),
-    "accepted after a rejection": ({"engine": "flashinfer", "accepted": 19, "emitted": 20}, {"accepted": 20}),
-    "last position": ({"bonus": 40, "steps": 100, "by_position": ["0.8", "0.50"]}, {"bonus": 50}),
-    "step time": ({"draft_time": 1, "target_time": 10, "step_time": 12, "gamma": 4}, {"step_time": 14}),
-    "speed-up": ({"speedup": "3.0", "tokens_per_step": "2.8"}, {"tokens_per_step": "2.9"}),
-    "no rejection": ({"bonus": 7, "steps": 7, "accepted": 20, "drafted": 28}, {"accepted": 28}),
-    "position": ({"by_position": "0.71, 0.29", "steps": 5}, {"steps": 7}),
-}  # fmt: skip
+BROKEN = data(__file__)["broken"]
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -249,24 +209,7 @@ def test_every_statement_is_broken_by_some():
     assert known == set(BROKEN)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "name"),
-    [
-        ({"bonus": 1, "gamma": 4, "steps": 7, "accepted": 23}, "rejected"),  # 6 steps without a bonus reject 6
-        ({"bonus": 2, "gamma": 4, "steps": 7, "accepted": 7}, "rejected"),  # 2 bonuses take 8
-        ({"gamma": 4, "tokens_per_step": "5.1"}, "emitted"),
-        ({"gamma": 4, "tokens_per_step": "0.9"}, "emitted"),
-        ({"gamma": 4, "speedup": "5.2"}, "speed-up"),
-        ({"gamma": 4, "acceptance_rate": "0.714", "tokens_per_step": "4.29"}, "emitted"),
-        ({"by_position": "0.9, 0.6", "tokens_per_step": "2.8"}, "emitted"),
-        ({"engine": "vllm", "by_position": "0.9, 0.6", "tokens_per_step": "2.8"}, "tokens per step"),
-        ({"engine": "vllm", "gamma": 4, "acceptance_rate": "0.5", "tokens_per_step": "3.5"}, "tokens per step"),
-        ({"acceptance_rate": "0.71", "drafted": 5}, "acceptance rate"),  # counts are whole
-        ({"engine": "vllm", "steps": 10, "drafted": 19, "by_position": "0.8, 0.5", "bonus": 7}, "last position"),
-        ({"engine": "flashinfer", "gamma": 4, "steps": 7, "bonus": 2, "accepted": 24}, "accepted after a rejection"),
-        ({"tokens_per_step": "3.00", "draft_time": 1, "target_time": 5, "speedup": "1.8", "gamma": 4}, "speed-up"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*cases(__file__, "consequences"))
 def test_what_follows_of_several_numbers_is_seen(numbers, name):
     assert failing(**numbers) == [name]
 
@@ -309,15 +252,7 @@ def test_a_float_is_exact_to_nine_digits():
     assert not check_metrics(**exact, tokens_per_step=270 / 70 + 1e-7).possible
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "low", "high"),
-    [
-        ("acceptance_rate", "0.80", 0.795, 0.805), ("acceptance_rate", "1.0", 0.95, 1.0),
-        ("acceptance_rate", "80%", 0.795, 0.805), ("speedup", "2.5x", 2.45, 2.55),
-        ("tokens_per_step", 4, 4, 4), ("tokens_per_step", "4", 3.5, 4.5), ("steps", "7", 7, 7),
-        ("steps", 7.0, 7, 7),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*cases(__file__, "as printed"))
 def test_a_number_as_printed_is_an_interval(name, value, low, high):
     assert read(name, value) == pytest.approx((low, high), abs=1e-12)
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from cases import cases
 from commands import run, says
 from conftest import FALSE_ALARM
 from hypothesis import given
@@ -252,19 +253,8 @@ def test_at_temperature_0_the_most_probable_token_comes(tmp_path):
 
 # --- what cannot be tested ----------------------------------------------------------------------------------
 
-UNTESTABLE = [
-    ({"request": {}}, "temperature not known; give --temperature"),
-    ({"request": {"temperature": 0.7}}, "raw log-probabilities, and temperature changes the distribution"),
-    ({"request": {"temperature": 1, "top_p": 0.9}}, "raw log-probabilities, and top_p changes the distribution"),
-    ({"request": {"temperature": 1, "top_k": 20}}, "raw log-probabilities, and top_k changes the distribution"),
-    ({"request": {"temperature": 1, "logit_bias": {"5": -100}}}, "raw log-probabilities, and logit_bias changes the distribution"),
-    ({"request": {"temperature": 1, "response_format": {"type": "json_object"}}}, "raw log-probabilities, and response_format changes the distribution"),
-    ({"request": {"temperature": 1, "best_of": 4}}, "chosen among several"),
-    ({"request": {"temperature": 1, "echo": True}}, "begins with its prompt, which was not drawn"),
-]  # fmt: skip
 
-
-@pytest.mark.parametrize(("more", "why"), UNTESTABLE)
+@pytest.mark.parametrize(*cases(__file__, "untestable"))
 def test_a_text_that_cannot_be_tested_is_named_with_the_reason(more, why, tmp_path):
     found = audit(tmp_path, [drawn(8, **more)])
     assert found.untested == {why: (1, 8)}
