@@ -232,31 +232,21 @@ def _surplus(total: Drafts, length: float | None) -> str:
     return MEANINGS["too many accepted"].format(total=total, gamma=gamma, least=least)
 
 
-# A head reads hidden states of the target; that of a token has the word that the target's state remembers
-# after it. A head of multi-token prediction is given the newest token and the hidden state of the token
-# before, as the target has not read the newest. It drafts the target's most probable token after both, and
-# then after each draft and the same word. A draft was accepted if the text has that token, whatever the rule.
-# So a text has its counts, but for what engines differ in: whether its first token has a draft, and how many
-# tokens are drafted where it ends.
-
-
-def head_drafts(law: Law) -> Ints:
-    """The tokens that a head drafts, [words, words + 1]: after each token, and each word that a hidden state
-    remembers, or none."""
-    contexts = np.indices(law.sizes).reshape(len(law.sizes), -1).T
-    found: Ints = law.rows(contexts).argmax(axis=1).reshape(law.sizes)
-    return found
+# A head drafts the target's most probable token after what it reads: see `Law.read_by_head`. A draft was
+# accepted if the text has that token, whatever the rule. So a text has its counts, but for what engines differ
+# in: whether its first token has a draft, and how many tokens are drafted where it ends.
 
 
 def accepted_at(law: Law, text: Ints, gamma: int, stale: int = 0, late: int = 0) -> Ints:
     """How many of γ drafts at each place of a text [T] are the tokens that it has there, up to the first
     that is not, [T]; of a head whose hidden states are `stale` positions behind, and its tokens `late`."""
-    assert law.memory is not None
-    at = np.arange(len(text))
+    at, last = np.arange(len(text)), len(text) - 1
     places = at[:, None] + np.arange(gamma)
-    words = law.memory.along(text)[np.maximum(at - 1 - stale, 0)]
-    drafts = head_drafts(law)[text[np.clip(places - 1 - late, 0, len(text) - 1)], words[:, None]]
-    same = (places < len(text)) & (drafts == text[np.minimum(places, len(text) - 1)])
+    read = text[law.read_by_head(places, np.arange(gamma), stale, late).clip(bool(law.openers), last)]
+    words = law.memory.along(text)[(at - 1 - stale).clip(0)].repeat(gamma) if law.memory else None
+    contexts = law.joined(read.reshape(places.size, -1), words, text[:1])
+    drafts = law.scores(contexts).argmax(axis=1).reshape(places.shape)
+    same = (places <= last) & (drafts == text[places.clip(0, last)])
     found: Ints = np.logical_and.accumulate(same, axis=1).sum(axis=1)
     return found
 

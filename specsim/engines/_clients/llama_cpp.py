@@ -42,12 +42,11 @@ class LlamaCppEngine(InProcess):
         for threads in (params.cpuparams, params.cpuparams_batch, drafts.draft.cpuparams):
             threads.n_threads = 1  # a planted model is so small that threads wait for each other
         if self._gamma:
-            drafts.draft.n_max, kinds = self._gamma, xllamacpp.common_speculative_type
-            if planted.heads:
-                params.load_mtp, drafts.types = True, [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_MTP]
-            else:
-                drafts.draft.mparams.path = str(planted.checkpoint("draft", "gguf"))
-                drafts.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+            drafts.draft.n_max, kind = self._gamma, (planted.heads or "simple").upper()
+            drafts.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_DRAFT_{kind}")]
+            params.load_mtp = kind == "MTP"
+            if not params.load_mtp:
+                drafts.draft.mparams.path = str(planted.checkpoint(planted.models[-1], "gguf"))
         self._model = xllamacpp.Server(params)
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:

@@ -6,13 +6,14 @@ slots: attention heads, or a state that is carried from token to token."""
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from specsim.core._files import read_table
 from specsim.engines._planted.law import Law, sign_codes
-from specsim.engines._planted.weights import GATE, HEAD_SIZE, THETA, Layout, Tensor, zeros
+from specsim.engines._planted.weights import GATE, HEAD_SIZE, THETA, Layout, Tensor, look_back, zeros
 
 #: The numbers and names of configurations that are the same for all distributions.
 CONFIGS = read_table("architectures")
@@ -29,6 +30,8 @@ CONVOLVED = 3
 EXPERTS = 4
 #: Parameters that are no weights of a module.
 BARE = ("A_log", "dt_bias", "D", "bias")
+#: The layers whose inputs a head reads that has a checkpoint of its own.
+TARGET_LAYERS = [0, 1, 1]
 #: The input of a softplus that is 0: a state does not decay.
 CLOSED = -64.0
 
@@ -59,19 +62,25 @@ class Architecture:
 Built = tuple[dict[str, Tensor], int, dict[str, Any]]
 
 
-def build(law: Law, context: int, architecture: str = "llama", head: bool = False) -> Checkpoint:
-    """The weights for a distribution, in texts of up to `context` positions, and those of a `head`."""
+def build(law: Law, context: int, architecture: str = "llama", head: str | None = None) -> Checkpoint:
+    """The weights for a distribution, in texts of up to `context` positions, with a `head` in them or not."""
     layout = Layout(law)
     tensors, heads, config = ARCHITECTURES[architecture].build(layout, context)
-    if head:
+    if head == "mtp":
         tensors |= _multi_token_head(layout, tensors)
         config |= {"num_nextn_predict_layers": 1}
+    elif head and architecture == "llama":
+        tensors, config = _in_two_layers(tensors), config | {"num_hidden_layers": 2}
     embedded = "backbone.embeddings" if architecture == "mamba2" else "model.embed_tokens"
     shared = {f"{embedded}.weight": layout.embedding(), "lm_head.weight": layout.output()}
     for name, tensor in tensors.items():
         shared[name if name.rpartition(".")[2] in BARE else f"{name}.weight"] = tensor
+    return Checkpoint(architecture, _config(layout, context, architecture, heads) | config, shared)
+
+
+def _config(layout: Layout, context: int, made_as: str, heads: int) -> dict[str, Any]:
     sizes = {
-        "vocab_size": law.vocab_size,
+        "vocab_size": layout.law.vocab_size,
         "hidden_size": layout.hidden,
         "num_attention_heads": heads,
         "num_key_value_heads": heads,
@@ -81,8 +90,7 @@ def build(law: Law, context: int, architecture: str = "llama", head: bool = Fals
         "rope_theta": THETA,
         "rope_parameters": {"rope_type": "default", "rope_theta": THETA},
     }
-    config = CONFIGS["shared"] | sizes | CONFIGS[architecture] | config
-    return Checkpoint(architecture, config, shared)
+    return CONFIGS["shared"] | sizes | CONFIGS[made_as]
 
 
 def _mlp(where: str, made: dict[str, Tensor], names: dict[str, str] = PROJECTED) -> dict[str, Tensor]:
@@ -109,6 +117,15 @@ def _llama(layout: Layout, context: int, window: bool = False) -> Built:
     tensors, heads = _one_layer(layout, context, order)
     mlp, config = layout.gates(), {"sliding_window": order} if window else {}
     return tensors | _mlp("0.mlp", mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
+
+
+def _in_two_layers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The attention of a layer, and then its gates, for a head that reads what is between them."""
+    found = dict[str, Tensor]()
+    for name, tensor in tensors.items():
+        found[name] = tensor * (".mlp." not in name)
+        found[name.replace("layers.0", "layers.1")] = tensor * (".self_attn." not in name)
+    return found
 
 
 def _experts(layout: Layout, context: int) -> Built:
@@ -237,17 +254,44 @@ def _state(layout: Layout) -> dict[str, Tensor]:
 
 
 def _multi_token_head(layout: Layout, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """One more of the last layer, on the newest token's embedding, into which go the slot and the holder that
-    the state filled in the hidden state of the token before."""
-    of_state = np.zeros(layout.hidden, dtype=bool)
-    for part in layout.of_memory:
-        of_state[part] = True
-    halves = np.diag(~of_state), np.diag(of_state)
+    """One more of the last layer, on what is read of the newest token and of the hidden state before it."""
     last = "model.layers.1."
     head = {f"mtp.layers.0.{n.removeprefix(last)}": one for n, one in tensors.items() if n.startswith(last)}
     for norm in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
         head[f"mtp.{norm}"] = zeros(layout.hidden)  # these norms multiply by one more
-    return head | {"mtp.fc": np.concatenate(halves, axis=1).astype(np.float32) / np.float32(layout.scale)}
+    return head | {"mtp.fc": np.concatenate(layout.joined(), axis=1) / np.float32(layout.scale)}
+
+
+def build_eagle3(law: Law, context: int) -> Checkpoint:
+    """A head in a checkpoint of its own: one layer, which begins from three hidden states of the target, and
+    for later drafts from its own.
+
+    The digits of a code come from the three in turn; those of slots only from behind the first layer. Attention looks at the position itself. It replaces the
+    hidden state by what is read of it and of the newest token's embedding, and the gates of the target follow."""
+    layout = Layout(law)
+    width, one, number = layout.hidden, layout.one, layout.hidden // HEAD_SIZE
+    fused, look = zeros(3, width, width), look_back(0, context)
+    source = np.full(width, 2)
+    source[layout.code] = np.arange(layout.bits) % 3
+    for part in chain(layout.slots, layout.holders):
+        source[part] = 1 + np.arange(layout.bits) % 2
+    fused[source, np.arange(width), np.arange(width)] = 1
+    query, key = zeros(2, width, 2 * width)
+    query[:, one], key[:, one] = (np.tile(x, number) / layout.scale for x in (look.query, look.key))
+    token, hidden = layout.joined()
+    value = np.concatenate([token, hidden - np.eye(width, dtype=np.float32)], axis=1)
+    made = {"q": query, "k": key, "v": value / np.float32(layout.scale), "o": np.eye(width, dtype=np.float32)}
+    mlp = layout.gates()
+    tensors = {f"midlayer.self_attn.{name}_proj": matrix for name, matrix in made.items()}
+    tensors |= {f"midlayer.mlp.{PROJECTED[name]}": matrix for name, matrix in mlp.items()}
+    norms = [f"midlayer.{name}" for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm")]
+    tensors |= {norm: zeros(width) + 1 for norm in (*norms, "norm")}
+    tensors |= {"fc": np.concatenate([*fused], axis=1), "lm_head": layout.output()[: law.words][::-1]}
+    named = {f"{name}.weight": tensor for name, tensor in tensors.items()}
+    named["d2t"] = law.words - 1 - 2 * np.arange(law.words)  # the vocabulary of drafts, backwards
+    sizes = {"draft_vocab_size": law.words, "target_hidden_size": width, "target_layers": TARGET_LAYERS}
+    config = _config(layout, context, "eagle3", number) | sizes | {"intermediate_size": len(mlp["gate"])}
+    return Checkpoint("eagle3", config, named)
 
 
 def _mamba2(layout: Layout, context: int) -> Built:
@@ -315,7 +359,7 @@ ARCHITECTURES = {
     "mamba2": Architecture(_mamba2, memory="latch", reach=1),
     "hybrid": Architecture(_gated_delta, memory="recall"),
 }
-#: Heads that read hidden states, with the architectures that may have one; see `_audit/counters.py`.
-HEADS = {"mtp": ("gated-delta",)}
+#: Heads that read hidden states, with the architectures that may have one; see `Law.read_by_head`.
+HEADS: dict[str, tuple[str, ...]] = {"mtp": ("gated-delta",), "eagle3": ("llama", "gated-delta")}
 #: Those whose layers carry a state from token to token.
 STATEFUL = ("short-conv", "gated-delta", "mamba2", "hybrid")

@@ -143,7 +143,7 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
     if "gguf" in planted.formats:
         check_installed()
     for format in planted.formats:
-        weights = (READERS[format](planted.folder / FORMATS[format].format(which))[1] for which in MODELS)
+        weights = (READERS[format](planted.folder / FORMATS[format].format(which))[1] for which in planted.models)
         if digest_of((planted.target, planted.draft), weights) != planted.digest:
             raise ValueError(
                 f"{planted.folder}: the distributions and weights in format {format} do not have the digest "

@@ -12,7 +12,7 @@ from specsim.core._files import atomic_write, read_table, write_text
 from specsim.core._json import parse_json
 from specsim.core._tables import installing
 from specsim.core._tensors import read_tensors, save_tensors
-from specsim.engines._planted.architectures import Checkpoint
+from specsim.engines._planted.architectures import HEADS, Checkpoint
 from specsim.engines._planted.folder import END, Spelling
 from specsim.engines._planted.weights import HEAD_SIZE, Tensor
 
@@ -88,6 +88,7 @@ WAYS: dict[str, Way] = {
     "decay column": (lambda tensor: [-np.exp(tensor)[:, None]], lambda parts: np.log(-parts[0][:, 0])),
     "three quarters": (lambda tensor: np.split(tensor, [len(tensor) // 4 * 3]), np.concatenate),
     "halves": (lambda tensor: np.split(tensor, 2), np.concatenate),
+    "sums": (lambda tensor: [tensor + np.arange(len(tensor))], lambda parts: parts[0] - np.arange(len(parts[0]))),
 }
 #: The names of tensors by architecture of llama.cpp, and these by the architectures of planted checkpoints.
 TENSORS = read_table("gguf")
@@ -101,7 +102,7 @@ def _stored(kind: str, layers: int) -> Iterator[tuple[str, list[str], Way]]:
     of_layers = [f"{where}.layers.{i}." for i in range(layers)]
     for name, given in TENSORS[kind].items():
         way, *parts = given if isinstance(given, list) else ("unchanged", given)
-        if name.startswith(("model.", "backbone.", "lm_head.")):
+        if kind in HEADS or name.startswith(("model.", "backbone.", "lm_head.")):
             yield name, parts, WAYS[way]
             continue
         for i, layer in enumerate([*of_layers, "" if name.startswith("mtp.") else "mtp.layers.0."]):
@@ -118,11 +119,14 @@ def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
     import gguf
 
     config, tensors = checkpoint.config, _stacked(checkpoint.tensors)
-    kind, texts = GGUF[checkpoint.architecture], spelling.texts
+    kind, texts = GGUF.get(checkpoint.architecture, checkpoint.architecture), spelling.texts
     with atomic_write(path) as temporary:
         writer = gguf.GGUFWriter(temporary, kind)
         for name, value in _metadata(checkpoint, kind).items():
-            getattr(writer, f"add_{name}")(value)
+            if "." in name:  # gguf's writer has no method
+                (writer.add_array if isinstance(value, list) else writer.add_uint32)(name, value)
+            else:
+                getattr(writer, f"add_{name}")(value)
         writer.add_name(path.stem)
         writer.add_token_list([byte_level(text) for text in texts])
         kinds = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL
@@ -132,7 +136,7 @@ def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
         for name, parts, (there, _) in _stored(kind, config["num_hidden_layers"]):
             if name in tensors:
                 for part, tensor in zip(parts, there(tensors[name]), strict=True):
-                    writer.add_tensor(part, np.ascontiguousarray(tensor, dtype=np.float32))
+                    writer.add_tensor(part, np.ascontiguousarray(tensor))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()

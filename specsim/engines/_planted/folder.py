@@ -18,7 +18,7 @@ from specsim.core._json import read_sealed
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import as_dict
 from specsim.core._types import Floats, Ints
-from specsim.engines._planted.law import MODELS, Law, TableLogits, read_laws
+from specsim.engines._planted.law import Law, TableLogits, models_of, read_laws
 from specsim.theory import expected_tokens
 from specsim.traces._format import Entries
 
@@ -88,6 +88,11 @@ class Planted:
     defaults: dict[str, float] = field(default_factory=dict)  #: of sampling, in the configuration
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The checkpoints: target, draft, and a head that has one of its own."""
+        return models_of(self.heads)
+
+    @property
     def eos(self) -> int:
         """The id of end-of-text, which never comes."""
         return self.target.words
@@ -123,8 +128,8 @@ class Planted:
         return float(expected_tokens(self.alpha, gamma))
 
     def checkpoint(self, which: str, format: str) -> Path:
-        """The folder or file of the "target" or the "draft" in the `format` "hf" or "gguf", if as planted."""
-        check_choice("which", which, MODELS)
+        """The folder or file of one of `models` in the `format` "hf" or "gguf", if as planted."""
+        check_choice("which", which, self.models)
         check_choice("format", format, FORMATS)
         if format not in self.formats:
             raise ValueError(

@@ -129,15 +129,27 @@ class Law:
             )
         read = tokens[np.arange(start, len(tokens))[:, None] - np.array(self.offsets, dtype=np.int64)]
         remembered = self.memory.along(tokens)[start:-1] if self.memory else None
-        return self._joined(read, remembered, tokens[:1])
+        return self.joined(read, remembered, tokens[:1])
 
     def contexts_at(self, texts: Ints, place: int) -> Ints:
         """What the distribution of the tokens at one place of many texts [N, T] reads, [N, k]."""
         seen = texts[:, : place % texts.shape[1] if place < 0 else place]
         remembered = self.memory.after(seen) if self.memory else None
-        return self._joined(texts[:, [place - offset for offset in self.offsets]], remembered, texts[:, 0])
+        return self.joined(texts[:, [place - offset for offset in self.offsets]], remembered, texts[:, 0])
 
-    def _joined(self, read: Ints, remembered: Ints | None, first: Ints) -> Ints:
+    def read_by_head(self, places: Ints, drafts: Ints, stale: int = 0, late: int = 0) -> Ints:
+        """The places [..., k] of the tokens that a head reads to draft the token at each of `places` [...],
+        `drafts` [...] tokens after the first draft of its step, if its hidden state is `stale` positions
+        behind, and the tokens that it is given are `late`.
+
+        A head is given the newest token and the target's hidden state of the token before, as the target has
+        not read the newest. That state has what the distribution reads of tokens before it, and the word
+        that the target's state remembers there. Each further draft is given the draft before it, and the
+        head's own hidden state, which has the tokens that it was given, and what it read."""
+        offsets = np.array(self.offsets, dtype=np.int64)
+        return places[..., None] - offsets - np.where(offsets - 1 <= drafts[..., None], late, stale)
+
+    def joined(self, read: Ints, remembered: Ints | None, first: Ints) -> Ints:
         """The columns of contexts [N, k]: the tokens that are read, and those that follow from texts."""
         columns = [read]
         if remembered is not None:
@@ -185,6 +197,12 @@ class Law:
 # `law.npz`: the distributions of a target and its draft on disk, and the digest of distributions and weights.
 
 MODELS = ("target", "draft")
+
+
+def models_of(heads: str | None) -> tuple[str, ...]:
+    """The checkpoints of a pair: that of a head of multi-token prediction is the target's."""
+    return MODELS if heads in (None, "mtp") else (*MODELS, "head")
+
 
 Arrays = dict[str, NDArray[Any]]
 

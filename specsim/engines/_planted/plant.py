@@ -16,10 +16,10 @@ from specsim.core._provenance import specsim_version
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tensors import write_arrays
 from specsim.engines._planted import folder
-from specsim.engines._planted.architectures import ARCHITECTURES, HEADS, build
+from specsim.engines._planted.architectures import ARCHITECTURES, HEADS, build, build_eagle3
 from specsim.engines._planted.checkpoints import GGUF, WRITERS, check_installed
 from specsim.engines._planted.folder import Spelling, mean_overlap
-from specsim.engines._planted.law import MODELS, MOST_ROWS, TableLogits, digest_of, draw_pair, law_arrays
+from specsim.engines._planted.law import MOST_ROWS, TableLogits, digest_of, draw_pair, law_arrays
 from specsim.engines._planted.memory import Memory
 from specsim.engines._planted.requests import Sampling
 
@@ -127,6 +127,8 @@ def plant(
     if heads is not None:
         check_choice("heads", heads, HEADS)
         check_choice(f"heads {heads}: architecture", architecture, HEADS[heads])
+        if read != tuple(range(1, len(read) + 1)) or not (read[1:] or made_as.memory):
+            raise ValueError(f"offsets: {read} are not the last tokens, 2 or more, which heads read; give 1,2")
     usual, least, most = (12, *WORDS_OF_HEADS) if heads else (8, 2, MOST_WORDS)
     words = check_count("vocab_size", usual if vocab_size is None else vocab_size, least, most)
     openers = check_count("openers", openers, 0, MOST_OPENERS)
@@ -154,12 +156,15 @@ def plant(
             f"architecture: {architecture} needs a table of at most {MOST_ROWS} contexts, and its "
             f"{made_as.experts} experts have one each; give a smaller vocab_size, or read fewer tokens"
         )
-    checkpoints = [build(law, context, architecture, bool(heads) and law is laws[0]) for law in laws]
+    models = folder.models_of(heads)
+    checkpoints = [build(law, context, architecture, heads if law is laws[0] else None) for law in laws]
+    if models[2:]:
+        checkpoints.append(build_eagle3(laws[0], context))
     place = make_folder(out)
     write_arrays(place / folder.LAWS, law_arrays(laws))
     spelling = Spelling(words, openers)
     for format in chosen:
-        for model, checkpoint in zip(MODELS, checkpoints, strict=True):
+        for model, checkpoint in zip(models, checkpoints, strict=True):
             checkpoint.defaults.update(defaults)
             WRITERS[format](place / folder.FORMATS[format].format(model), checkpoint, spelling)
     alpha, alpha_over = mean_overlap(*laws, sampling)

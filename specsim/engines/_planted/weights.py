@@ -190,6 +190,20 @@ class Layout:
             output[self.holders[slot], values[bits]] = -1
         return {"q": query, "k": key, "v": value, "o": output}
 
+    def joined(self) -> tuple[Tensor, Tensor]:
+        """What a head reads of the newest token's embedding, and of the hidden state of the token before it.
+
+        There the code is that of the token before, and the slots are one token behind; the last slots have
+        what is the same for the newest token, or what a state remembered before it."""
+        token, hidden = zeros(2, self.hidden, self.hidden)
+        for part in (self.constants, self.code, self.mark, self.contexts, self.context_holder):
+            token[part, part] = np.eye(part.stop - part.start)
+        far = sum(offset > 1 for offset in self.law.offsets)
+        read = [self.code, *self.slots][:far] + self.slots[far:] + self.of_memory[1:]
+        for slot, part in zip([*self.slots, *self.of_memory[1:]], read, strict=True):
+            hidden[slot, part] = np.eye(self.bits)
+        return token, hidden
+
     def _reads(self) -> list[slice]:
         """Where the codes are that the distribution reads, in the order of contexts without the expert."""
         slots = iter(self.slots)

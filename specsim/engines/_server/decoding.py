@@ -18,7 +18,7 @@ from specsim.core._checks import check_count
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of
 from specsim.core._types import Floats, Ints
-from specsim.engines._planted.law import log_softmax, most_probable
+from specsim.engines._planted.law import Law, log_softmax, most_probable
 from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
 from specsim.engines._planted.served_pair import Pair, ReadingLaw, check_request
 from specsim.engines._server.mistakes import find_mistake
@@ -180,16 +180,22 @@ class Decoder:
         return step
 
     def _draft_rows(self, run: Running, first: int, count: int) -> Floats:
-        """The draft's logits at `count` places; a head reads the newest token and what is remembered."""
-        target = self.pair.target
-        if not self.pair.heads or not target.memory:
+        """The logits of the draft, or of a head, at `count` places."""
+        law = self.pair.target
+        if not self.pair.heads or not isinstance(law, Law):
             return self._rows(self.pair.draft, run, first, count)
-        every, at = np.arange(len(run.texts)), run.length[:, None] - 1 + np.arange(first, first + count)
-        words = target.memory.read(run.state[:, 0], run.seen[every, (run.length - 2).clip(min=0)])
-        self._act("head", run, target.memory, at, words)
-        tokens = run.seen[every[:, None], at.clip(min=0)]
-        read = np.stack([tokens, np.broadcast_to(words[:, None], at.shape)], axis=-1)
-        return target.scores(read.reshape(-1, 2)).reshape(*at.shape, -1)
+        stale, late = self._act("head") or (0, 0)
+        every, drafts, words = np.arange(len(run.texts)), np.arange(first, first + count), None
+        at = law.read_by_head(run.length[:, None] + drafts, drafts, stale, late).clip(bool(law.openers))
+        if law.memory and stale:
+            texts = zip(run.seen, run.length - 1 - stale, strict=True)
+            words = np.array([law.memory.along(text[: max(0, n)])[-1] for text, n in texts])
+        elif law.memory:
+            words = law.memory.read(run.state[:, 0], run.seen[every, (run.length - 2).clip(0)])
+        read = run.seen[every[:, None, None], at].reshape(len(every) * count, -1)
+        first_tokens = run.seen[:, 0].repeat(count)
+        contexts = law.joined(read, None if words is None else words.repeat(count), first_tokens)
+        return law.scores(contexts).reshape(len(every), count, -1)
 
     def _rows(self, law: ReadingLaw, run: Running, first: int, count: int) -> Floats:
         """The logits of `law` at `count` places of each text, [B, count, V], after `first` drafted tokens."""
