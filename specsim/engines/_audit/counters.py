@@ -233,8 +233,8 @@ def _surplus(total: Drafts, length: float | None) -> str:
 
 
 # A head drafts the target's most probable token after what it reads: see `Law.read_by_head`. A draft was
-# accepted if the text has that token, whatever the rule. So a text has its counts, but for what engines differ
-# in: whether its first token has a draft, and how many tokens are drafted where it ends.
+# accepted if the text has that token, whatever the rule. So a text has its counts, but for what engines
+# differ in: whether its first token has a draft, and how many tokens are drafted where it ends.
 
 
 def accepted_at(law: Law, text: Ints, gamma: int, stale: int = 0, late: int = 0) -> Ints:
@@ -298,7 +298,7 @@ def compare_heads(
     for one in texts:
         request = asked[one.number]
         whole = np.array([*request.prompt, *one.tokens], dtype=np.int64)
-        words = whole.min() >= 0 and whole.max() < law.words
+        words = whole.min() >= 0 and whole[bool(law.openers) :].max() < law.words
         if request.n == 1 and len(one.tokens) == request.max_tokens and words and one.drafted is not None:
             told.append((one, len(request.prompt), whole))
     if not told:

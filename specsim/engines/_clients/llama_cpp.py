@@ -42,9 +42,9 @@ class LlamaCppEngine(InProcess):
         for threads in (params.cpuparams, params.cpuparams_batch, drafts.draft.cpuparams):
             threads.n_threads = 1  # a planted model is so small that threads wait for each other
         if self._gamma:
-            drafts.draft.n_max, kind = self._gamma, (planted.heads or "simple").upper()
-            drafts.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_DRAFT_{kind}")]
-            params.load_mtp = kind == "MTP"
+            drafts.draft.n_max, kinds = self._gamma, xllamacpp.common_speculative_type
+            kind = f"COMMON_SPECULATIVE_TYPE_DRAFT_{(planted.heads or 'simple').upper()}"
+            drafts.types, params.load_mtp = [getattr(kinds, kind)], planted.heads == "mtp"
             if not params.load_mtp:
                 drafts.draft.mparams.path = str(planted.checkpoint(planted.models[-1], "gguf"))
         self._model = xllamacpp.Server(params)

@@ -266,8 +266,9 @@ def build_eagle3(law: Law, context: int) -> Checkpoint:
     """A head in a checkpoint of its own: one layer, which begins from three hidden states of the target, and
     for later drafts from its own.
 
-    The digits of a code come from the three in turn; those of slots only from behind the first layer. Attention looks at the position itself. It replaces the
-    hidden state by what is read of it and of the newest token's embedding, and the gates of the target follow."""
+    The digits of a code come from the three in turn, those of slots only from behind the first layer.
+    Attention looks at the position itself. It replaces the hidden state by what is read of it and of the
+    newest token's embedding, and the gates of the target follow."""
     layout = Layout(law)
     width, one, number = layout.hidden, layout.one, layout.hidden // HEAD_SIZE
     fused, look = zeros(3, width, width), look_back(0, context)

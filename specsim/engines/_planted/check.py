@@ -143,7 +143,8 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
     if "gguf" in planted.formats:
         check_installed()
     for format in planted.formats:
-        weights = (READERS[format](planted.folder / FORMATS[format].format(which))[1] for which in planted.models)
+        places = (planted.folder / FORMATS[format].format(which) for which in planted.models)
+        weights = (READERS[format](place)[1] for place in places)
         if digest_of((planted.target, planted.draft), weights) != planted.digest:
             raise ValueError(
                 f"{planted.folder}: the distributions and weights in format {format} do not have the digest "
@@ -205,7 +206,6 @@ def log_probabilities(
     config: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], text: Ints, places: Ints
 ) -> Floats:
     """log p [n, V] of the token at each of `places` of a text [T], given what comes before it."""
-    layer = "model.layers.0"
     stream = tensors["model.embed_tokens.weight"][text].astype(np.float64)
 
     def project(name: str, values: Floats) -> Floats:
@@ -215,12 +215,13 @@ def log_probabilities(
         square = (values**2).mean(axis=1, keepdims=True) + config["rms_norm_eps"]
         return values / np.sqrt(square) * tensors[f"{name}.weight"]
 
-    normed = norm(f"{layer}.input_layernorm", stream)
-    queries, keys, values = (project(f"{layer}.self_attn.{name}_proj", normed) for name in "qkv")
-    stream = stream + project(f"{layer}.self_attn.o_proj", _attend(config, queries, keys, values))
-    normed = norm(f"{layer}.post_attention_layernorm", stream)
-    gate, up = (project(f"{layer}.mlp.{name}_proj", normed) for name in ("gate", "up"))
-    stream = stream + project(f"{layer}.mlp.down_proj", gate * (1 + np.tanh(gate / 2)) / 2 * up)
+    for layer in (f"model.layers.{i}" for i in range(config["num_hidden_layers"])):
+        normed = norm(f"{layer}.input_layernorm", stream)
+        queries, keys, values = (project(f"{layer}.self_attn.{name}_proj", normed) for name in "qkv")
+        stream = stream + project(f"{layer}.self_attn.o_proj", _attend(config, queries, keys, values))
+        normed = norm(f"{layer}.post_attention_layernorm", stream)
+        gate, up = (project(f"{layer}.mlp.{name}_proj", normed) for name in ("gate", "up"))
+        stream = stream + project(f"{layer}.mlp.down_proj", gate * (1 + np.tanh(gate / 2)) / 2 * up)
     last = norm("model.norm", stream)[places - 1]
     head = tensors["lm_head.weight"]
     blocks = [last @ head[i : i + BLOCK].T.astype(np.float64) for i in range(0, len(head), BLOCK)]

@@ -88,7 +88,10 @@ WAYS: dict[str, Way] = {
     "decay column": (lambda tensor: [-np.exp(tensor)[:, None]], lambda parts: np.log(-parts[0][:, 0])),
     "three quarters": (lambda tensor: np.split(tensor, [len(tensor) // 4 * 3]), np.concatenate),
     "halves": (lambda tensor: np.split(tensor, 2), np.concatenate),
-    "sums": (lambda tensor: [tensor + np.arange(len(tensor))], lambda parts: parts[0] - np.arange(len(parts[0]))),
+    "sums": (
+        lambda steps: [steps + np.arange(len(steps))],
+        lambda parts: parts[0] - np.arange(len(parts[0])),
+    ),
 }
 #: The names of tensors by architecture of llama.cpp, and these by the architectures of planted checkpoints.
 TENSORS = read_table("gguf")
@@ -173,6 +176,7 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     layers = reader.get_field(gguf.Keys.LLM.BLOCK_COUNT.format(arch=kind)).contents()
     if of_heads := reader.get_field(gguf.Keys.LLM.NEXTN_PREDICT_LAYERS.format(arch=kind)):
         layers -= of_heads.contents()
+    config["num_hidden_layers"] = layers
     data = {tensor.name: tensor.data for tensor in reader.tensors}
     tensors = {
         name: back([data[part] for part in parts])

@@ -24,7 +24,8 @@ from specsim.engines._planted.memory import Memory
 from specsim.engines._planted.requests import Sampling
 
 MOST_WORDS, MOST_OPENERS, MOST_OFFSETS = 131_072, 1024, 8
-#: With heads: llama.cpp's draft from the 10 most probable ids, and the contexts of more words make no table.
+#: With heads: llama.cpp's draft from the 10 most probable ids, and the contexts of more words make no table,
+#: without which several tokens may be the most probable ones.
 WORDS_OF_HEADS = 9, 31
 
 
@@ -128,7 +129,7 @@ def plant(
         check_choice("heads", heads, HEADS)
         check_choice(f"heads {heads}: architecture", architecture, HEADS[heads])
         if read != tuple(range(1, len(read) + 1)) or not (read[1:] or made_as.memory):
-            raise ValueError(f"offsets: {read} are not the last tokens, 2 or more, which heads read; give 1,2")
+            raise ValueError(f"offsets: {read} are not the last tokens, of which heads read 2; give 1,2")
     usual, least, most = (12, *WORDS_OF_HEADS) if heads else (8, 2, MOST_WORDS)
     words = check_count("vocab_size", usual if vocab_size is None else vocab_size, least, most)
     openers = check_count("openers", openers, 0, MOST_OPENERS)
@@ -151,11 +152,12 @@ def plant(
     drawing, sampling = np.random.default_rng(root).spawn(2)
     memory = Memory(made_as.memory, words) if made_as.memory else None
     laws = draw_pair(words, read, openers, kind, float(overlap), drawing, memory, made_as.experts)
-    if made_as.experts and not isinstance(laws[0].logits, TableLogits):
-        raise ValueError(
-            f"architecture: {architecture} needs a table of at most {MOST_ROWS} contexts, and its "
-            f"{made_as.experts} experts have one each; give a smaller vocab_size, or read fewer tokens"
-        )
+    if (made_as.experts or heads) and not isinstance(laws[0].logits, TableLogits):
+        needs = f"heads: {heads} needs a table of at most {MOST_ROWS} contexts"
+        if made_as.experts:
+            needs = f"architecture: {architecture} needs a table of at most {MOST_ROWS} contexts, and its "
+            needs += f"{made_as.experts} experts have one each"
+        raise ValueError(f"{needs}; give a smaller vocab_size, or read fewer tokens")
     models = folder.models_of(heads)
     checkpoints = [build(law, context, architecture, heads if law is laws[0] else None) for law in laws]
     if models[2:]:

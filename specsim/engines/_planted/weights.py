@@ -19,7 +19,7 @@ bfloat16 and float16 hold."""
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate, count
+from itertools import accumulate, chain, count
 
 import ml_dtypes
 import numpy as np
@@ -195,9 +195,9 @@ class Layout:
 
         There the code is that of the token before, and the slots are one token behind; the last slots have
         what is the same for the newest token, or what a state remembered before it."""
-        token, hidden = zeros(2, self.hidden, self.hidden)
-        for part in (self.constants, self.code, self.mark, self.contexts, self.context_holder):
-            token[part, part] = np.eye(part.stop - part.start)
+        token, hidden = np.eye(self.hidden, dtype=np.float32), zeros(self.hidden, self.hidden)
+        for part in chain(self.slots, self.holders):
+            token[part, part] = 0
         far = sum(offset > 1 for offset in self.law.offsets)
         read = [self.code, *self.slots][:far] + self.slots[far:] + self.of_memory[1:]
         for slot, part in zip([*self.slots, *self.of_memory[1:]], read, strict=True):

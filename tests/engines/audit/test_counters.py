@@ -1,5 +1,8 @@
 """Counters of drafts: what the standard rule is expected to accept, and what cannot be."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cases import cases
@@ -13,7 +16,6 @@ from specsim.engines._audit.counters import (
     _mean_step,
     accepted_at,
     draft_length,
-    head_drafts,
     impossible,
     reported,
     usable,
@@ -197,39 +199,42 @@ def test_a_right_server_is_not_accused_for_its_other_requests(gained, told, pair
     assert found.efficiency.gamma == pytest.approx(4.0, abs=0.5)  # from the counters of the requests
 
 
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory):
+@pytest.fixture(scope="module", params=["mtp", "eagle3"])
+def planted(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("planted") / "pair"
-    return plant(folder, architecture="gated-delta", heads="mtp", formats=("hf",), context=128, rng=1)
+    made_as = {"mtp": {"architecture": "gated-delta"}, "eagle3": {"order": 3, "vocab_size": 9}}[request.param]
+    return plant(folder, heads=request.param, formats=("hf",), context=128, rng=1, **made_as)
 
 
 @pytest.mark.parametrize(("stale", "late"), [(0, 0), (1, 0), (0, 1)])
-def test_a_draft_is_the_likeliest_token_after_the_newest_one_and_what_the_hidden_state_remembers(
+def test_a_draft_is_the_likeliest_token_after_the_newest_one_and_what_the_hidden_state_has(
     planted, stale, late
 ):
     law, rng = planted.target, np.random.default_rng(2)
-    text = rng.integers(4, size=60)  # of few words, so that drafts are accepted
+    text = rng.integers(3, size=90)  # of few words, so that drafts are accepted
     table = law.logits.table.copy()
-    table[..., 4:] = -100.0
-    law = type(law)(law.vocab_size, law.offsets, law.openers, type(law.logits)(table), law.memory)
+    table[..., 3:] = -100.0
+    law = replace(law, logits=type(law.logits)(table))
     found = accepted_at(law, text, 3, stale, late)
-    for place in range(3, 60):
+    for place in range(4, 90):
         seen = [*text[:place].tolist()]
-        read = place - 2 - stale  # what followed the last token like the one there, if any
-        word = next((seen[i + 1] for i in range(read - 1, -1, -1) if seen[i] == seen[read]), None)
-        row, drafts = table[:, 12 if word is None else word], []
+        read = (
+            place - 2 - stale
+        )  # what followed the last token like the one there, if any; or the last tokens
+        word = next((seen[i + 1] for i in range(read - 1, -1, -1) if seen[i] == seen[read]), 12)
+        hidden, drafts = [word] if law.memory else [seen[read], seen[read - 1]], []
         for i in range(3):
-            drafts.append(int(row[[*seen, *drafts][place - 1 + i - late]].argmax()))
+            given = [*seen, *drafts][place - 1 + i - late]
+            drafts.append(int(table[given, *hidden].argmax()))
+            hidden = hidden if law.memory else [given, hidden[0]]
         same = [a == b for a, b in zip(drafts, text[place:].tolist(), strict=False)]
         assert found[place] == (same.index(False) if False in same else len(same))
     assert {1, 2, 3} <= set(found)
 
 
-def test_the_file_of_the_law_has_the_drafts(planted):
-    table = np.load(planted.folder / "law.npz")["target_table"]
-    assert (table.argmax(axis=-1) == head_drafts(planted.target)).all()
-    assert len(np.unique(head_drafts(planted.target))) > 6
-    assert (planted.heads, open_planted(planted.folder).to_dict()["heads"]) == ("mtp", "mtp")
+def test_the_folder_says_what_drafts(planted):
+    assert open_planted(planted.folder).to_dict()["heads"] == planted.heads
+    assert planted.models == ("target", "draft", "head")[: 2 + (planted.heads == "eagle3")]
 
 
 @pytest.mark.parametrize(
@@ -251,18 +256,24 @@ def test_what_a_head_needs(planted, tmp_path):
         ({}, "heads mtp: architecture: 'llama' is unknown; give one of gated-delta"),
         ({"architecture": "gated-delta", "vocab_size": 8}, "vocab_size: 8 is not at least 9"),
         ({"architecture": "gated-delta", "vocab_size": 32}, "vocab_size: 32 is not at most 31"),
+        ({"heads": "eagle3", "order": 1}, "(1,) are not the last tokens, of which heads read 2"),
+        ({"heads": "eagle3", "offsets": (1, 3)}, "(1, 3) are not the last tokens"),
+        (
+            {"heads": "eagle3", "order": 3},
+            "heads: eagle3 needs a table of at most 1024 contexts; give a smaller",
+        ),
     ]:
-        with pytest.raises(ValueError, match=message):
-            plant(tmp_path / "new", heads="mtp", **options)
+        with pytest.raises(ValueError, match=re.escape(message)):
+            plant(tmp_path / "new", **{"heads": "mtp"} | options)
     without = plant(tmp_path / "without", vocab_size=4, context=64, rng=1)
     with pytest.raises(ValueError, match="head_stale is of a state, experts or a head that this pair lacks"):
         Decoder(without, mistake="head_stale")
 
 
-@pytest.mark.parametrize("mistake", [None, "head_stale"])
+@pytest.mark.parametrize("mistake", [None, "head_stale", "head_without_token"])
 def test_a_head_drafts_the_same_however_rows_are_processed(planted, mistake):
     """A banned token too, and tokens that penalties make improbable."""
-    sampling = Sampling(temperature=1.5, top_k=6, repetition_penalty=2.0, logit_bias=((10, -100.0), (0, 2.0)))
+    sampling = Sampling(temperature=1.5, top_k=6, repetition_penalty=2.0, logit_bias=((8, -100.0), (0, 2.0)))
     found = audit_engine("specsim", planted, tokens=1_000, sampling=sampling, mistake=mistake, rng=1)
     assert [one.kind for one in found.findings] == ["counters"] * bool(mistake)
-    assert [one.name for one in found.diagnosis] == ["head_stale"] * bool(mistake)
+    assert [one.name for one in found.diagnosis] == [mistake] * bool(mistake)

@@ -65,6 +65,7 @@ def made_as(tmp_path_factory):
         "sliding-window": {"offsets": (1, 16), "vocab_size": 6},
         "gated-delta": {"vocab_size": 12},
         "head": {"architecture": "gated-delta", "heads": "mtp", "formats": ["hf"]},
+        "eagle3": {"architecture": "llama", "heads": "eagle3", "openers": 3, "formats": ["hf"]},
     }
 
     @cache
@@ -273,7 +274,7 @@ def test_tokens_after_a_stop_are_a_finding(pair):
     assert "texts have tokens after what stops them, the first of request" in found.findings[0].text
 
 
-@pytest.mark.parametrize("name", ["moe", "short-conv", "sliding-window", "gated-delta", "head"])
+@pytest.mark.parametrize("name", ["moe", "short-conv", "sliding-window", "gated-delta", "head", "eagle3"])
 def test_a_right_engine_of_any_architecture_is_not_accused(made_as, name):
     found = audit_engine("specsim", made_as(name), tokens=FEWER, rng=2)
     assert not found.findings

@@ -8,7 +8,8 @@ import pytest
 from experiments.engines.engines import REPRODUCTIONS
 from specsim import audit_engine, plant
 from specsim.engines import Sampling
-from specsim.engines._planted import architectures
+from specsim.engines._planted.law import sign_codes
+from specsim.engines._planted.weights import Layout
 
 TOKENS = 20_000
 
@@ -80,27 +81,64 @@ def test_llama_cpp(planted):
     assert found.logprobs.zeros == found.logprobs.wrong > 0.9 * found.tokens
 
 
-def test_llama_cpps_head_drafts_what_it_must(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "made_as",
+    [
+        {"heads": "mtp", "architecture": "gated-delta"},
+        {"heads": "eagle3", "architecture": "gated-delta"},
+        {"heads": "eagle3", "openers": 2, "vocab_size": 10},
+    ],
+)
+def test_llama_cpps_head_drafts_what_it_must(made_as, tmp_path, monkeypatch):
     """In one slot; in several its state is sometimes another request's. The control is a head that takes the
     token from the hidden state, as in a mistake of that name."""
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gguf")
-    right = architectures._multi_token_head
+    right = Layout.joined
 
-    def wrong(layout, tensors):
-        head = right(layout, tensors)
-        token, hidden = np.split(head["mtp.fc"], 2, axis=1)
-        hidden[layout.code], token[layout.code] = token[layout.code].copy(), 0
-        return head
+    def wrong(layout):
+        token, hidden = right(layout)
+        hidden[layout.code, layout.code], token[layout.code] = np.eye(layout.bits), 0
+        return token, hidden
 
     for name, made in (("right", right), ("wrong", wrong)):
-        monkeypatch.setattr(architectures, "_multi_token_head", made)
-        planted = plant(tmp_path / name, architecture="gated-delta", heads="mtp", rng=1)
+        monkeypatch.setattr(Layout, "joined", made)
+        planted = plant(tmp_path / name, rng=1, **made_as)
         found = audit_engine("llama.cpp", planted, tokens=4_000, parallel=1, rng=1)
         assert not any(test.rejected for test in found.tests)
         counted = [one for one in found.findings if one.kind == "counters"]
         assert bool(counted) == (name == "wrong")
         assert [one.name for one in found.diagnosis] == ["head_without_token"] * len(counted)
+
+
+def test_later_drafts_of_eagle3_are_from_its_own_hidden_state(tmp_path, monkeypatch):
+    """The control is a head whose own hidden state has another token than it was given."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    right = Layout.gates
+
+    def wrong(layout, expert=None):
+        made, newest = right(layout), np.indices(layout.law.sizes)[0].ravel()
+        made["down"][layout.code, : len(newest)] = -2 * sign_codes(newest, layout.bits).T
+        return made
+
+    for name, gates in (("right", right), ("wrong", wrong)):
+        monkeypatch.setattr(Layout, "gates", gates)
+        planted = plant(tmp_path / name, heads="eagle3", rng=1)
+        found = audit_engine("llama.cpp", planted, tokens=4_000, parallel=1, rng=1)
+        assert any(one.kind == "counters" for one in found.findings) == (name == "wrong")
+
+
+def test_eagle3_of_llama_cpp_in_several_slots(tmp_path):
+    """What is drafted for one slot is drafted for all, until that is repaired; texts are right."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    planted = plant(tmp_path / "pair", heads="eagle3", rng=1)
+    found = audit_engine("llama.cpp", planted, tokens=4_000, parallel=4, rng=1)
+    assert not any(test.rejected for test in found.tests)
+    if not any(one.kind == "counters" for one in found.findings):
+        pytest.skip("this is repaired in this version; the page of planted checkpoints is older")
+    assert found.efficiency.accepted_share < 0.15  # in one slot it is 0.21
 
 
 def test_what_penalties_of_llama_cpp_and_transformers_count(planted):
