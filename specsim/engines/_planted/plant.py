@@ -79,9 +79,10 @@ def plant(
         Of the checkpoints. In a window, the last token that is read is the oldest one. The newest token
         chooses one of 4 experts, each with a distribution. A state remembers, however long ago it was, what
         followed the last token like the newest one, or in mamba2 the last word with an even number.
-    heads : {"mtp"}, optional
-        Give the target a head of multi-token prediction, which drafts from its hidden states, in place of the
-        draft; of the architecture gated-delta.
+    heads : {"mtp", "eagle3"}, optional
+        Give the target a head, which drafts from its hidden states, in place of the draft: of multi-token
+        prediction, in a target of the architecture gated-delta, or of EAGLE-3, in a checkpoint of its own, for
+        llama, which then has two layers and reads the last 2 tokens or more, or gated-delta.
     generation_config : mapping, optional
         Of temperature, top_k, top_p and repetition_penalty, values that the checkpoints have in their own
         configuration: some engines take them where a request has none.

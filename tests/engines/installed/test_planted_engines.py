@@ -20,6 +20,7 @@ PAIRS = {
     "convolution": {"architecture": "short-conv", "offsets": (1, 3, 17), "vocab_size": 4, "openers": 3},
     "state": {"architecture": "gated-delta", "vocab_size": 12},
     "state and a head": {"architecture": "gated-delta", "heads": "mtp"},
+    "two layers and a head": {"heads": "eagle3"},
     "a token kept": {"architecture": "mamba2", "vocab_size": 12},
     "state of many words": {"architecture": "gated-delta", "vocab_size": 300},
     "state and attention": {"architecture": "hybrid", "offsets": (1, 17), "vocab_size": 4, "openers": 3},
