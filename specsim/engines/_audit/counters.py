@@ -232,19 +232,19 @@ def _surplus(total: Drafts, length: float | None) -> str:
     return MEANINGS["too many accepted"].format(total=total, gamma=gamma, least=least)
 
 
-# A head drafts the target's most probable token after what it reads: see `Law.read_by_head`. A draft was
+# A head drafts the target's most probable token after what it reads: see `Law.contexts_of_head`. A draft was
 # accepted if the text has that token, whatever the rule. So a text has its counts, but for what engines
 # differ in: whether its first token has a draft, and how many tokens are drafted where it ends.
 
 
-def accepted_at(law: Law, text: Ints, gamma: int, stale: int = 0, late: int = 0) -> Ints:
+def accepted_at(heads: str, law: Law, text: Ints, gamma: int, stale: int = 0, late: int = 0) -> Ints:
     """How many of γ drafts at each place of a text [T] are the tokens that it has there, up to the first
     that is not, [T]; of a head whose hidden states are `stale` positions behind, and its tokens `late`."""
     at, last = np.arange(len(text)), len(text) - 1
     places = at[:, None] + np.arange(gamma)
-    read = text[law.read_by_head(places, np.arange(gamma), stale, late).clip(bool(law.openers), last)]
-    words = law.memory.along(text)[(at - 1 - stale).clip(0)].repeat(gamma) if law.memory else None
-    contexts = law.joined(read.reshape(places.size, -1), words, text[:1])
+    words = law.memory.along(text)[None, (at - 1 - stale).clip(0).repeat(gamma)] if law.memory else None
+    step = np.tile(np.arange(gamma), len(text))
+    contexts = law.contexts_of_head(heads, text[None], places.reshape(1, -1), step, words, stale, late)
     drafts = law.scores(contexts).argmax(axis=1).reshape(places.shape)
     same = (places <= last) & (drafts == text[places.clip(0, last)])
     found: Ints = np.logical_and.accumulate(same, axis=1).sum(axis=1)
@@ -305,7 +305,7 @@ def compare_heads(
         return None
     agree, example = dict.fromkeys(BEHIND, 0), ""
     for name, behind in BEHIND.items():
-        kept = [accepted_at(law, text, gamma, *behind) for _, _, text in told]
+        kept = [accepted_at(planted.heads, law, text, gamma, *behind) for _, _, text in told]
         for first in (0, 1):  # the first token that has a draft
             made = [_counts(k, start + first, gamma) for k, (_, start, _) in zip(kept, told, strict=True)]
             same = [_agree(one, counts) for (one, _, _), counts in zip(told, made, strict=True)]

@@ -13,10 +13,22 @@ import numpy as np
 
 from specsim.core._files import read_table
 from specsim.engines._planted.law import Law, sign_codes
-from specsim.engines._planted.weights import GATE, HEAD_SIZE, THETA, Layout, Tensor, look_back, zeros
+from specsim.engines._planted.weights import (
+    GATE,
+    HEAD_SIZE,
+    THETA,
+    UNIT,
+    Layout,
+    Tensor,
+    look_at_opener,
+    look_back,
+    zeros,
+)
 
 #: The numbers and names of configurations that are the same for all distributions.
 CONFIGS = read_table("architectures")
+#: Heads that read hidden states, with the architectures that may have one; see `Law.contexts_of_head`.
+HEADS: dict[str, list[str]] = CONFIGS.pop("heads")
 #: So small that it changes no mean square of float32.
 EPSILON = 1e-20
 #: Names of an MLP's matrices.
@@ -32,6 +44,8 @@ EXPERTS = 4
 BARE = ("A_log", "dt_bias", "D", "bias")
 #: The layers whose inputs a head reads that has a checkpoint of its own.
 TARGET_LAYERS = [0, 1, 1]
+#: So large that the smallest difference of logits is more than their range.
+DECIDING = 512
 #: The input of a softplus that is 0: a state does not decay.
 CLOSED = -64.0
 
@@ -295,6 +309,65 @@ def build_eagle3(law: Law, context: int) -> Checkpoint:
     return Checkpoint("eagle3", config, named)
 
 
+def build_dflash(law: Law, context: int, markov: bool = False) -> Checkpoint:
+    """A head in a checkpoint of its own, which drafts a block at once: the newest token, and masks.
+
+    A mask looks at the newest token, by its content, and two positions back. There the first mask finds
+    a hidden state of the target, and takes the word that the state remembered; the others find none. With
+    a head of DSpark (`markov`) their logits are those after the draft before; a word's are so large that they
+    decide against these."""
+    layout = Layout(law)
+    width, bits, one, holds, scale = (
+        layout.hidden,
+        layout.bits,
+        layout.one,
+        layout.context_holder,
+        layout.scale,
+    )
+    slot, holder = layout.of_memory
+    # masks and hidden states have units of contexts for the code and the holder that only tokens have
+    moved = np.arange(layout.contexts.start, layout.contexts.start + bits + 1)
+    embedding, fused = layout.embedding(), zeros(3, width, width)
+    embedding[law.words, layout.code], embedding[law.words, holds] = 0, 0
+    embedding[law.words, moved] = 1
+    fused[0, moved, np.r_[layout.code, holds]] = 1
+    fused[1, layout.constants, layout.constants] = np.eye(layout.constants.stop - layout.constants.start)
+    for part in layout.of_memory:  # the digits come from two of the three in turn
+        digits = np.arange(part.start, part.stop)
+        fused[1 + np.arange(bits) % 2, digits, digits] = 1
+    looks = {0: look_at_opener(context), 1: look_back(2, context)}
+    query, key, value = zeros(3, 2 * HEAD_SIZE, width)
+    for number, read in enumerate((holds.start, one)):
+        rows = slice(number * HEAD_SIZE, (number + 1) * HEAD_SIZE)
+        query[rows, one], key[rows, read] = looks[number].query / scale, looks[number].key / scale
+    out, digits = zeros(width, 2 * HEAD_SIZE), np.arange(bits)
+    of_state, of_holder = HEAD_SIZE + digits, HEAD_SIZE + bits + digits
+    value[digits, layout.code] = value[of_state, slot] = value[of_holder, holder] = np.eye(bits) / scale
+    value[bits, holds], value[of_holder, one] = 1 / scale, -1 / scale
+    out[layout.code, digits] = out[slot, of_state] = out[holder, of_holder] = np.eye(bits)
+    out[moved, bits], out[holds, bits] = -1, 1
+    attention = {"q": query, "k": key, "v": value, "o": out}
+    mlp = layout.gates()
+    tensors = {f"layers.0.self_attn.{name}_proj": matrix for name, matrix in attention.items()}
+    tensors |= {f"layers.0.mlp.{PROJECTED[name]}": matrix for name, matrix in mlp.items()}
+    norms = ("layers.0.input_layernorm", "layers.0.post_attention_layernorm", "hidden_norm", "norm")
+    tensors |= {norm: zeros(width) + 1 for norm in norms}
+    tensors |= {"layers.0.self_attn.q_norm": zeros(HEAD_SIZE) + _sharpness(looks)}
+    tensors |= {"layers.0.self_attn.k_norm": zeros(HEAD_SIZE) + 1, "fc": np.concatenate([*fused], axis=1)}
+    tensors |= {"embed_tokens": embedding, "lm_head": layout.output()}
+    if markov:
+        table = tensors["lm_head"][:, layout.contexts].reshape(law.vocab_size, law.words, law.words + 1)
+        tensors["markov_w1"] = np.eye(law.vocab_size, UNIT, dtype=np.float32)
+        tensors["markov_w2"] = zeros(law.vocab_size, UNIT)
+        tensors["markov_w2"][:, : law.words] = table[..., -1] * layout.scale
+        table *= np.where(np.arange(law.words + 1) < law.words, DECIDING, 0)
+        tensors["lm_head"][:, layout.contexts] = table.reshape(law.vocab_size, -1)
+    sizes: dict[str, Any] = {"block_size": 17, "target_layers": TARGET_LAYERS, "mask_token_id": law.words}
+    sizes["sample_from_anchor"] = False
+    config = _config(layout, context, "dflash", 2) | sizes | {"intermediate_size": len(mlp["gate"])}
+    return Checkpoint("dflash", config, {f"{name}.weight": tensor for name, tensor in tensors.items()})
+
+
 def _mamba2(layout: Layout, context: int) -> Built:
     """A layer whose state keeps the last token that it may, and one whose units are the gates.
 
@@ -360,7 +433,11 @@ ARCHITECTURES = {
     "mamba2": Architecture(_mamba2, memory="latch", reach=1),
     "hybrid": Architecture(_gated_delta, memory="recall"),
 }
-#: Heads that read hidden states, with the architectures that may have one; see `Law.read_by_head`.
-HEADS: dict[str, tuple[str, ...]] = {"mtp": ("gated-delta",), "eagle3": ("llama", "gated-delta")}
+#: What makes the checkpoint of a head that has one of its own.
+OWN: dict[str, Callable[[Law, int], Checkpoint]] = {
+    "eagle3": build_eagle3,
+    "dflash": build_dflash,
+    "dspark": partial(build_dflash, markov=True),
+}
 #: Those whose layers carry a state from token to token.
 STATEFUL = ("short-conv", "gated-delta", "mamba2", "hybrid")

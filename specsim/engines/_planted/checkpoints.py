@@ -127,13 +127,14 @@ def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
         writer = gguf.GGUFWriter(temporary, kind)
         for name, value in _metadata(checkpoint, kind).items():
             if "." in name:  # gguf's writer has no method
-                (writer.add_array if isinstance(value, list) else writer.add_uint32)(name, value)
+                kinds: dict[type, Any] = {list: writer.add_array, bool: writer.add_bool}
+                kinds.get(type(value), writer.add_uint32)(name, value)
             else:
                 getattr(writer, f"add_{name}")(value)
         writer.add_name(path.stem)
         writer.add_token_list([byte_level(text) for text in texts])
-        kinds = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL
-        writer.add_token_types([kinds[text == END] for text in texts])
+        types = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL
+        writer.add_token_types([types[text == END] for text in texts])
         for name, eos in _special_ids(texts.index(END)).items():
             getattr(writer, f"add_{name}")(eos)
         for name, parts, (there, _) in _stored(kind, config["num_hidden_layers"]):

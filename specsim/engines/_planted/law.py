@@ -129,27 +129,44 @@ class Law:
             )
         read = tokens[np.arange(start, len(tokens))[:, None] - np.array(self.offsets, dtype=np.int64)]
         remembered = self.memory.along(tokens)[start:-1] if self.memory else None
-        return self.joined(read, remembered, tokens[:1])
+        return self._joined(read, remembered, tokens[:1])
 
     def contexts_at(self, texts: Ints, place: int) -> Ints:
         """What the distribution of the tokens at one place of many texts [N, T] reads, [N, k]."""
         seen = texts[:, : place % texts.shape[1] if place < 0 else place]
         remembered = self.memory.after(seen) if self.memory else None
-        return self.joined(texts[:, [place - offset for offset in self.offsets]], remembered, texts[:, 0])
+        return self._joined(texts[:, [place - offset for offset in self.offsets]], remembered, texts[:, 0])
 
-    def read_by_head(self, places: Ints, drafts: Ints, stale: int = 0, late: int = 0) -> Ints:
-        """The places [..., k] of the tokens that a head reads to draft the token at each of `places` [...],
-        `drafts` [...] tokens after the first draft of its step, if its hidden state is `stale` positions
-        behind, and the tokens that it is given are `late`.
+    def contexts_of_head(
+        self,
+        heads: str,
+        seen: Ints,
+        places: Ints,
+        drafts: Ints,
+        words: Ints | None,
+        stale: int = 0,
+        late: int = 0,
+    ) -> Ints:
+        """What a head reads to draft the tokens at `places` [B, n] of texts [B, T], [B · n, k].
 
-        A head is given the newest token and the target's hidden state of the token before, as the target has
-        not read the newest. That state has what the distribution reads of tokens before it, and the word
-        that the target's state remembers there. Each further draft is given the draft before it, and the
-        head's own hidden state, which has the tokens that it was given, and what it read."""
+        They are the tokens `drafts` [n] after the first draft of their step. The head's hidden state is
+        `stale` positions behind, and the tokens that it is given are `late`. A head is given the newest token
+        and the target's hidden state of the token before, as the target has not read the newest. That state
+        has what the distribution reads of tokens before it, and the one of `words` [B, n] that the target's
+        state remembers there. Each further draft is given the draft before it, and the head's own hidden
+        state, which has the tokens that it was given, and what it read. Of a head that drafts a block,
+        further drafts read no word, and those of dflash are given the newest token too."""
         offsets = np.array(self.offsets, dtype=np.int64)
-        return places[..., None] - offsets - np.where(offsets - 1 <= drafts[..., None], late, stale)
+        first = places - drafts if heads == "dflash" else places
+        read = first[..., None] - offsets - np.where(offsets - 1 <= drafts[..., None], late, stale)
+        rows, last = np.arange(len(seen))[:, None, None], seen.shape[1] - 1
+        tokens = seen[rows, read.clip(bool(self.openers), last)].reshape(places.size, -1)
+        if words is not None:
+            none = (drafts > 0) & (heads in BLOCKS)
+            words = np.where(none, self.words, np.broadcast_to(words, places.shape)).ravel()
+        return self._joined(tokens, words, seen[:, 0].repeat(places.shape[1]))
 
-    def joined(self, read: Ints, remembered: Ints | None, first: Ints) -> Ints:
+    def _joined(self, read: Ints, remembered: Ints | None, first: Ints) -> Ints:
         """The columns of contexts [N, k]: the tokens that are read, and those that follow from texts."""
         columns = [read]
         if remembered is not None:
@@ -197,6 +214,8 @@ class Law:
 # `law.npz`: the distributions of a target and its draft on disk, and the digest of distributions and weights.
 
 MODELS = ("target", "draft")
+#: Heads that draft all tokens of a step at once.
+BLOCKS = ("dflash", "dspark")
 
 
 def models_of(heads: str | None) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from specsim.core._provenance import specsim_version
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tensors import write_arrays
 from specsim.engines._planted import folder
-from specsim.engines._planted.architectures import ARCHITECTURES, HEADS, build, build_eagle3
+from specsim.engines._planted.architectures import ARCHITECTURES, HEADS, OWN, build
 from specsim.engines._planted.checkpoints import GGUF, WRITERS, check_installed
 from specsim.engines._planted.folder import Spelling, mean_overlap
 from specsim.engines._planted.law import MOST_ROWS, TableLogits, digest_of, draw_pair, law_arrays
@@ -79,10 +79,10 @@ def plant(
         Of the checkpoints. In a window, the last token that is read is the oldest one. The newest token
         chooses one of 4 experts, each with a distribution. A state remembers, however long ago it was, what
         followed the last token like the newest one, or in mamba2 the last word with an even number.
-    heads : {"mtp", "eagle3"}, optional
-        Give the target a head, which drafts from its hidden states, in place of the draft: of multi-token
-        prediction, in a target of the architecture gated-delta, or of EAGLE-3, in a checkpoint of its own, for
-        llama, which then has two layers and reads the last 2 tokens or more, or gated-delta.
+    heads : {"mtp", "eagle3", "dflash", "dspark"}, optional
+        Give the target a head, which drafts from its hidden states, in place of the draft. That of
+        multi-token prediction (mtp) is in the target, and the others have checkpoints of their own. The
+        architecture is gated-delta, or for eagle3 llama, which then has two layers and reads 2 tokens or more.
     generation_config : mapping, optional
         Of temperature, top_k, top_p and repetition_penalty, values that the checkpoints have in their own
         configuration: some engines take them where a request has none.
@@ -161,8 +161,8 @@ def plant(
         raise ValueError(f"{needs}; give a smaller vocab_size, or read fewer tokens")
     models = folder.models_of(heads)
     checkpoints = [build(law, context, architecture, heads if law is laws[0] else None) for law in laws]
-    if models[2:]:
-        checkpoints.append(build_eagle3(laws[0], context))
+    if heads in OWN:
+        checkpoints.append(OWN[heads](laws[0], context))
     place = make_folder(out)
     write_arrays(place / folder.LAWS, law_arrays(laws))
     spelling = Spelling(words, openers)

@@ -186,15 +186,13 @@ class Decoder:
             return self._rows(self.pair.draft, run, first, count)
         stale, late = self._act("head") or (0, 0)
         every, drafts, words = np.arange(len(run.texts)), np.arange(first, first + count), None
-        at = law.read_by_head(run.length[:, None] + drafts, drafts, stale, late).clip(bool(law.openers))
         if law.memory and stale:
             texts = zip(run.seen, run.length - 1 - stale, strict=True)
-            words = np.array([law.memory.along(text[: max(0, n)])[-1] for text, n in texts])
+            words = np.array([law.memory.along(text[: max(0, n)])[-1:] for text, n in texts])
         elif law.memory:
-            words = law.memory.read(run.state[:, 0], run.seen[every, (run.length - 2).clip(0)])
-        read = run.seen[every[:, None, None], at].reshape(len(every) * count, -1)
-        first_tokens = run.seen[:, 0].repeat(count)
-        contexts = law.joined(read, None if words is None else words.repeat(count), first_tokens)
+            words = law.memory.read(run.state[:, 0], run.seen[every, (run.length - 2).clip(0)])[:, None]
+        places = run.length[:, None] + drafts
+        contexts = law.contexts_of_head(self.pair.heads, run.seen, places, drafts, words, stale, late)
         return law.scores(contexts).reshape(len(every), count, -1)
 
     def _rows(self, law: ReadingLaw, run: Running, first: int, count: int) -> Floats:

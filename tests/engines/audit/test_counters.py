@@ -21,6 +21,7 @@ from specsim.engines._audit.counters import (
     usable,
 )
 from specsim.engines._clients.opening import open_engine
+from specsim.engines._planted.law import BLOCKS
 from specsim.engines._planted.requests import Request
 from specsim.engines._server.decoding import Decoder
 from specsim.engines._server.http import METRICS, Handler, Server
@@ -199,10 +200,11 @@ def test_a_right_server_is_not_accused_for_its_other_requests(gained, told, pair
     assert found.efficiency.gamma == pytest.approx(4.0, abs=0.5)  # from the counters of the requests
 
 
-@pytest.fixture(scope="module", params=["mtp", "eagle3"])
+@pytest.fixture(scope="module", params=["mtp", "eagle3", "dflash", "dspark"])
 def planted(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("planted") / "pair"
-    made_as = {"mtp": {"architecture": "gated-delta"}, "eagle3": {"order": 3, "vocab_size": 9}}[request.param]
+    of_llama = {"order": 3, "vocab_size": 9}
+    made_as = of_llama if request.param == "eagle3" else {"architecture": "gated-delta"}
     return plant(folder, heads=request.param, formats=("hf",), context=128, rng=1, **made_as)
 
 
@@ -215,7 +217,7 @@ def test_a_draft_is_the_likeliest_token_after_the_newest_one_and_what_the_hidden
     table = law.logits.table.copy()
     table[..., 3:] = -100.0
     law = replace(law, logits=type(law.logits)(table))
-    found = accepted_at(law, text, 3, stale, late)
+    found, block = accepted_at(planted.heads, law, text, 3, stale, late), planted.heads in BLOCKS
     for place in range(4, 90):
         seen = [*text[:place].tolist()]
         read = (
@@ -224,9 +226,9 @@ def test_a_draft_is_the_likeliest_token_after_the_newest_one_and_what_the_hidden
         word = next((seen[i + 1] for i in range(read - 1, -1, -1) if seen[i] == seen[read]), 12)
         hidden, drafts = [word] if law.memory else [seen[read], seen[read - 1]], []
         for i in range(3):
-            given = [*seen, *drafts][place - 1 + i - late]
+            given = [*seen, *drafts][place - 1 + (0 if planted.heads == "dflash" else i) - late]
             drafts.append(int(table[given, *hidden].argmax()))
-            hidden = hidden if law.memory else [given, hidden[0]]
+            hidden = [12] if block else hidden if law.memory else [given, hidden[0]]
         same = [a == b for a, b in zip(drafts, text[place:].tolist(), strict=False)]
         assert found[place] == (same.index(False) if False in same else len(same))
     assert {1, 2, 3} <= set(found)
@@ -234,7 +236,7 @@ def test_a_draft_is_the_likeliest_token_after_the_newest_one_and_what_the_hidden
 
 def test_the_folder_says_what_drafts(planted):
     assert open_planted(planted.folder).to_dict()["heads"] == planted.heads
-    assert planted.models == ("target", "draft", "head")[: 2 + (planted.heads == "eagle3")]
+    assert planted.models == ("target", "draft", "head")[: 2 + (planted.heads != "mtp")]
 
 
 @pytest.mark.parametrize(

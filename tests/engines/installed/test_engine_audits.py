@@ -1,6 +1,7 @@
 """Whole audits of real engines; `make test-engines` installs them, without them these tests are skipped."""
 
 import runpy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from experiments.engines.engines import REPRODUCTIONS
 from specsim import audit_engine, plant
 from specsim.engines import Sampling
+from specsim.engines._planted import architectures
 from specsim.engines._planted.law import sign_codes
-from specsim.engines._planted.weights import Layout
+from specsim.engines._planted.weights import Layout, look_back
 
 TOKENS = 20_000
 
@@ -109,6 +111,20 @@ def test_llama_cpps_head_drafts_what_it_must(made_as, tmp_path, monkeypatch):
         counted = [one for one in found.findings if one.kind == "counters"]
         assert bool(counted) == (name == "wrong")
         assert [one.name for one in found.diagnosis] == ["head_without_token"] * len(counted)
+
+
+@pytest.mark.parametrize("heads", ["dflash", "dspark"])
+def test_a_block_of_llama_cpp_is_what_it_must_be(heads, tmp_path, monkeypatch):
+    """The control looks at the hidden state of the position before."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    for name, behind in (("right", 0), ("wrong", 1)):
+        look = partial(lambda further, back, context: look_back(back + further, context), behind)
+        monkeypatch.setattr(architectures, "look_back", look)
+        planted = plant(tmp_path / name, architecture="gated-delta", heads=heads, rng=1)
+        found = audit_engine("llama.cpp", planted, tokens=4_000, parallel=1, rng=1)
+        assert not any(test.rejected for test in found.tests)
+        assert any(one.kind == "counters" for one in found.findings) == (name == "wrong")
 
 
 def test_later_drafts_of_eagle3_are_from_its_own_hidden_state(tmp_path, monkeypatch):
