@@ -317,14 +317,8 @@ def build_dflash(law: Law, context: int, markov: bool = False) -> Checkpoint:
     a head of DSpark (`markov`) their logits are those after the draft before; a word's are so large that they
     decide against these."""
     layout = Layout(law)
-    width, bits, one, holds, scale = (
-        layout.hidden,
-        layout.bits,
-        layout.one,
-        layout.context_holder,
-        layout.scale,
-    )
-    slot, holder = layout.of_memory
+    width, bits, one, scale = layout.hidden, layout.bits, layout.one, layout.scale
+    holds, (slot, holder) = layout.context_holder, layout.of_memory
     # masks and hidden states have units of contexts for the code and the holder that only tokens have
     moved = np.arange(layout.contexts.start, layout.contexts.start + bits + 1)
     embedding, fused = layout.embedding(), zeros(3, width, width)

@@ -82,7 +82,8 @@ def plant(
     heads : {"mtp", "eagle3", "dflash", "dspark"}, optional
         Give the target a head, which drafts from its hidden states, in place of the draft. That of
         multi-token prediction (mtp) is in the target, and the others have checkpoints of their own. The
-        architecture is gated-delta, or for eagle3 llama, which then has two layers and reads 2 tokens or more.
+        architecture is gated-delta, or for eagle3 llama, which then has two layers and reads 2 tokens or
+        more.
     generation_config : mapping, optional
         Of temperature, top_k, top_p and repetition_penalty, values that the checkpoints have in their own
         configuration: some engines take them where a request has none.
