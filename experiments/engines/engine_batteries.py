@@ -8,12 +8,11 @@ different seeds, which must find nothing. Subjects are in engine_batteries.toml.
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from experiments import Row
@@ -28,50 +27,47 @@ BATTERY = "mid"
 
 
 class Asked(NamedTuple):
-    """How a subject is asked: the engine as in `engines.Subject`, the architectures with their options of
-    `plant`, the tokens of each setting or audit, and the `runs` of an audit, if no battery is asked.
+    """How a subject is asked: the engine as in `engines.Subject`, the names of planted checkpoints, the tokens
+    of each setting or audit, the `runs` of an audit where no battery is asked, and the slots if not all.
 
     The commands are those of a server with drafts and of one without."""
 
     engine: str
     package: str
     module: str
-    architectures: Sequence[str]
+    plants: Sequence[str]
     tokens: int
     runs: int = 0
+    slots: int | None = None
     serve: Sequence[str] = ()
-    options: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
 
-SUBJECTS = {
-    name: Asked(**row)
-    for name, row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
-}
+TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+SUBJECTS = {name: Asked(**row) for name, row in TABLES["subjects"].items()}
 
 
 def cells(*, fast: bool) -> list[tuple[str, str]]:
-    """(subject, architecture), for what is installed."""
+    """(subject, planted checkpoints), for what is installed."""
     return [
-        (name, architecture)
+        (name, planted)
         for name, subject in SUBJECTS.items()
         if installed(subject.module)
-        for architecture in subject.architectures[: 1 if fast else None]
+        for planted in subject.plants[: 1 if fast else None]
     ]
 
 
 def kept_cells() -> list[tuple[str, str]]:
     """The cells of the page, installed here or not."""
-    return [(name, one) for name, subject in SUBJECTS.items() for one in subject.architectures]
+    return [(name, one) for name, subject in SUBJECTS.items() for one in subject.plants]
 
 
 def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
-    """The audits of one subject with one architecture."""
-    name, architecture = cell
+    """The audits of one subject with one plant."""
+    name, planted = cell
     subject, started = SUBJECTS[name], time.perf_counter()
     with TemporaryDirectory() as folder, ExitStack() as stack:
-        formats = ("hf", "gguf") if subject.engine == "llama.cpp" else ("hf",)
-        options = subject.options.get(architecture, {})
-        pair = plant(Path(folder) / "pair", formats=formats, architecture=architecture, rng=1, **options)
+        formats = ("hf", "gguf") if subject.package == "xllamacpp" else ("hf",)
+        pair = plant(Path(folder) / "pair", formats=formats, rng=1, **TABLES["plants"][planted])
         if subject.runs:
             runs = range(2 if fast else subject.runs)
             audits = [audit_engine(subject.engine, pair, tokens=subject.tokens, rng=seed) for seed in runs]
@@ -79,6 +75,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         else:
             urls = [stack.enter_context(served(one, "pair", folder)) for one in subject.serve]
             both: dict[str, Any] = dict(zip(("engine", "without"), urls or [subject.engine], strict=False))
+            both |= {"parallel": subject.slots} if subject.slots else {}
             tokens = 60 if fast else subject.tokens
             found = audit_matrix(planted=pair, battery=BATTERY, tokens=tokens, rng=rng, **both)
             audits = [one for cell in found.cells for one in (cell.speculative, cell.plain) if one]
@@ -86,7 +83,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     kinds = Counter(kind for one in audits for kind in dict.fromkeys(each.kind for each in one.findings))
     return {
         "subject": name,
-        "architecture": architecture,
+        "planted": planted,
         "package": subject.package,
         "version": version_of(subject.package),
         "asked": asked,
@@ -103,7 +100,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
 # --- the page --------------------------------------------------------------------------------------------
 
 COLUMNS = (
-    *("subject", "architecture", "version", "asked for", "findings", "audits with findings"),
+    *("subject", "planted", "version", "asked for", "findings", "audits with findings"),
     *("audits", "refused", "tokens", "minutes"),
 )
 
@@ -112,7 +109,7 @@ def page(rows: Sequence[Row]) -> str:
     """docs/results/engine-batteries.md."""
     lines = [
         [
-            *(row["subject"], row["architecture"], f"{row['package']} {row['version']}", row["asked"]),
+            *(row["subject"], row["planted"], f"{row['package']} {row['version']}", row["asked"]),
             *(row["findings"] or "none", f"{row['accused']}", f"{row['audits']}", f"{row['refused']}"),
             *(f"{row['tokens']:,}", f"{row['seconds'] / 60:.1f}"),
         ]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
+from typing import Any
 
 from specsim.core._checks import check_counts
 from specsim.engines._clients.answers import read_completions, read_counters
@@ -42,12 +43,17 @@ class LlamaCppEngine(InProcess):
         for threads in (params.cpuparams, params.cpuparams_batch, drafts.draft.cpuparams):
             threads.n_threads = 1  # a planted model is so small that threads wait for each other
         if self._gamma:
-            drafts.draft.n_max, kinds = self._gamma, xllamacpp.common_speculative_type
-            kind = f"COMMON_SPECULATIVE_TYPE_DRAFT_{(planted.heads or 'simple').upper()}"
-            drafts.types, params.load_mtp = [getattr(kinds, kind)], planted.heads == "mtp"
-            if not params.load_mtp:
-                drafts.draft.mparams.path = str(planted.checkpoint(planted.models[-1], "gguf"))
+            kind = f"COMMON_SPECULATIVE_TYPE_{self._draft(params)}"
+            drafts.types = [getattr(xllamacpp.common_speculative_type, kind)]
         self._model = xllamacpp.Server(params)
+
+    def _draft(self, params: Any) -> str:
+        """Set the parameters of drafts; the end of the name of their kind."""
+        planted, draft = self._planted, params.speculative.draft
+        draft.n_max, params.load_mtp = self._gamma, planted.heads == "mtp"
+        if not params.load_mtp:
+            draft.mparams.path = str(planted.checkpoint(planted.models[-1], "gguf"))
+        return f"DRAFT_{(planted.heads or 'simple').upper()}"
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         with ThreadPoolExecutor(self._parallel) as executor:
@@ -67,3 +73,14 @@ class LlamaCppEngine(InProcess):
         if isinstance(answer, dict) and "error" in answer:
             raise NotImplementedError(str(answer["error"])[:300])
         return [*read_completions(answer, request, self._planted, time.perf_counter() - started)]
+
+
+class NgramEngine(LlamaCppEngine):
+    """A target with drafts from the text: what followed its last two tokens before."""
+
+    name = "llama.cpp-ngram"
+
+    def _draft(self, params: Any) -> str:
+        found = params.speculative.ngram_simple
+        found.size_n, found.size_m, found.min_hits = 2, self._gamma, 1
+        return "NGRAM_SIMPLE"

@@ -13,12 +13,12 @@ from specsim.engines._planted.requests import Completion, Failure, Request, Samp
 
 PACKAGES = {
     "hf": "transformers", "hf-lookup": "transformers", "hf-early-exit": "transformers",
-    "hf-mtp": "transformers", "llama.cpp": "xllamacpp", "mlx-lm": "mlx_lm",
+    "hf-mtp": "transformers", "llama.cpp": "xllamacpp", "llama.cpp-ngram": "xllamacpp", "mlx-lm": "mlx_lm",
     "onnxruntime": "onnxruntime_genai", "onnxruntime-ngram": "onnxruntime_genai",
     "openvino": "openvino_genai",
 }  # fmt: skip
 #: Engines whose plain decoding is that of another one.
-VARIANTS = ("hf-lookup", "hf-mtp", "onnxruntime-ngram")
+VARIANTS = ("hf-lookup", "hf-mtp", "llama.cpp-ngram", "onnxruntime-ngram")
 #: Engines draw their own numbers: of a hundred right tests one in ten million fails.
 ALARM = -np.log(FALSE_ALARM)
 #: Texts of 24 tokens: with fewer another temperature would at times not be seen.
