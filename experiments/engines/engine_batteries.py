@@ -27,8 +27,8 @@ BATTERY = "mid"
 
 
 class Asked(NamedTuple):
-    """How a subject is asked: the engine as in `engines.Subject`, the names of planted checkpoints, the tokens
-    of each setting or audit, the `runs` of an audit where no battery is asked, and the slots if not all.
+    """How a subject is asked: the engine as in `engines.Subject`, the names of planted checkpoints, the
+    tokens of each setting or audit, the `runs` of an audit where no battery is asked, and the slots.
 
     The commands are those of a server with drafts and of one without."""
 
