@@ -131,7 +131,7 @@ def plant(
         check_choice("heads", heads, HEADS)
         check_choice(f"heads {heads}: architecture", architecture, HEADS[heads])
         if read != tuple(range(1, len(read) + 1)) or not (read[1:] or made_as.memory):
-            raise ValueError(f"offsets: {read} are not the last tokens, of which heads read 2; give 1,2")
+            raise ValueError(f"offsets: {read} leave out one of the last tokens, and heads read 2; give 1,2")
     usual, least, most = (12, *WORDS_OF_HEADS) if heads else (8, 2, MOST_WORDS)
     words = check_count("vocab_size", usual if vocab_size is None else vocab_size, least, most)
     openers = check_count("openers", openers, 0, MOST_OPENERS)
