@@ -258,7 +258,7 @@ def test_what_a_head_needs(planted, tmp_path):
         ({}, "heads mtp: architecture: 'llama' is unknown; give one of gated-delta"),
         ({"architecture": "gated-delta", "vocab_size": 8}, "vocab_size: 8 is not at least 9"),
         ({"architecture": "gated-delta", "vocab_size": 32}, "vocab_size: 32 is not at most 31"),
-        ({"heads": "eagle3", "order": 1}, "(1,) are not the last tokens, of which heads read 2"),
+        ({"heads": "eagle3", "order": 1}, "(1,) leave out one of the last tokens, and heads read 2"),
         ({"heads": "eagle3", "offsets": (1, 3)}, "(1, 3) are not the last tokens"),
         (
             {"heads": "eagle3", "order": 3},
