@@ -259,7 +259,7 @@ def test_what_a_head_needs(planted, tmp_path):
         ({"architecture": "gated-delta", "vocab_size": 8}, "vocab_size: 8 is not at least 9"),
         ({"architecture": "gated-delta", "vocab_size": 32}, "vocab_size: 32 is not at most 31"),
         ({"heads": "eagle3", "order": 1}, "(1,) leave out one of the last tokens, and heads read 2"),
-        ({"heads": "eagle3", "offsets": (1, 3)}, "(1, 3) are not the last tokens"),
+        ({"heads": "eagle3", "offsets": (1, 3)}, "(1, 3) leave out one of the last tokens"),
         (
             {"heads": "eagle3", "order": 3},
             "heads: eagle3 needs a table of at most 1024 contexts; give a smaller",
