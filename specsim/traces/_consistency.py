@@ -65,8 +65,13 @@ class LogAudit(Judged):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What deviates, of the kinds "flags" and "drafted tokens"."""
-        tests = ("flags", self.e_flags), ("drafted tokens", self.e_tokens)
-        return tuple(Finding(kind, self._said(e)) for kind, e in tests if e is not None and e >= self.alarm)
+        sure = f"{self.contradictions:,} reject a token with acceptance probability 1; "
+        tests = (
+            ("flags", self.e_flags, sure * bool(self.contradictions)),
+            ("drafted tokens", self.e_tokens, ""),
+        )
+        found = ((kind, said + self._said(e)) for kind, e, said in tests if e is not None and e >= self.alarm)
+        return tuple(Finding(kind, text) for kind, text in found)
 
     def _said(self, e: float) -> str:
         return f"e = 10^{e:.1f}, rejected from 10^{self.alarm:.1f}"
@@ -98,8 +103,6 @@ class LogAudit(Judged):
                 counts = f"{one.tested:,}", f"{one.accepted:,}", span(one.expected, "{:.1f}".format)
                 rows.append((f"{one.min:.1f} – {one.max:.1f}", *counts, f"{one.z:.1f}"))
             yield Table(("min(1, p/q)", "tested", "accepted", "expected", "z"), rows)
-        if self.contradictions:
-            yield f"{self.contradictions:,} flags reject a token with acceptance probability 1"
 
     def size(self) -> str:
         flags = "not logged" if self.e_flags is None else self._said(self.e_flags)

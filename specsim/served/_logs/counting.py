@@ -110,6 +110,7 @@ def audit_served(
         unreadable=counts.unreadable,
         named=tuple(counts.named),
         root=root,
+        nearby=tuple((counts.lists.nearby / max(1, counts.lists.compared)).tolist()),
     )
 
 
@@ -171,6 +172,7 @@ class Counts:
         assert text.places is not None
         self.texts += 1
         self.impossible += sum(map(is_impossible, text.places))
+        self.lists.compare(text.places)
         number = np.arange(len(text.places))
         places = np.minimum(_bit_lengths(number), result.PLACES - 1)
         positions = _positions(text, len(number))

@@ -43,6 +43,17 @@ class Lists:
         self.tolerance = tolerance
         self._lengths: set[int] = set()
         self._ambiguous = False
+        #: Sums of the probabilities of tokens by the lists before, of their place, and after, and how many.
+        self.nearby, self.compared = np.zeros(3), 0
+
+    def compare(self, places: list[Place]) -> None:
+        """Add to `nearby`, without the ends. Of lists that do not depend on the tokens their own have the
+        largest sum in expectation, by the inequality of Cauchy and Schwarz."""
+        lists = [dict(place.top or ()) for place in places]
+        near = zip(places[1:-1], lists, lists[1:], lists[2:], strict=False)
+        found = [[one.get(place.token, -math.inf) for one in three] for place, *three in near]
+        self.nearby += np.exp(np.minimum(np.array(found).reshape(-1, 3), 0.0)).sum(axis=0)
+        self.compared += len(found)
 
     def rows(self, text: Text) -> list[Row] | None:
         """The rows of a text; None from the first text on in which tokens have taken each other's place:

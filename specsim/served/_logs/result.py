@@ -86,6 +86,8 @@ class ServedAudit(Judged):
     unreadable: int  #: lines
     named: tuple[str, ...] = field(repr=False)  #: the first unreadable lines, each with the reason
     root: int  #: the seed
+    #: The probability of the emitted tokens by the lists of the place before, of their own, and of the next.
+    nearby: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     kinds, remedies = ("log-probabilities", "support", "greedy", "deviation"), "served"
 
@@ -131,7 +133,13 @@ class ServedAudit(Judged):
 
     def remedy(self) -> str:
         unlogged = self.verdict == Verdict.INCONCLUSIVE and not self.places
-        return MEANINGS["unlogged"] if unlogged and UNLOGGED in self.untested else super().remedy()
+        if unlogged and UNLOGGED in self.untested:
+            return MEANINGS["unlogged"]
+        before, own, after = self.nearby
+        if self.verdict == Verdict.BIASED and max(before, after) > own:
+            where = "before" if before > after else "after"
+            return MEANINGS["nearby"].format(where=where, own=own, other=max(before, after))
+        return super().remedy()
 
     def size(self) -> str:
         return MEANINGS["size"].format(alarm=-math.log10(LEVEL), level=LEVEL, budget=BUDGET, root=self.root)
