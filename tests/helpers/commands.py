@@ -5,6 +5,7 @@ import functools
 import io
 import os
 import sys
+import textwrap
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from specsim.__main__ import main
 from specsim.cli._app import app
 
-__all__ = ["Ran", "every_command", "help_of", "parse", "run", "says"]
+__all__ = ["Ran", "every_command", "help_of", "lacking", "on_screen", "parse", "run", "says"]
 
 
 class Ran(NamedTuple):
@@ -54,6 +55,17 @@ def says(what, *arguments, code=0, **how):
     said = ran.err if code == 2 else ran.out
     assert (ran.code, what in said) == (code, True), ran
     return said
+
+
+def lacking(said, text):
+    """What a text lacks of `said`, or has though it begins with "no: "; spaces count once."""
+    text = "".join(" ".join(line.split()) + "\n" for line in text.splitlines())
+    return [one for one in said if (one.removeprefix("no: ") in text) == one.startswith("no: ")]
+
+
+def on_screen(text):
+    """How many lines of a terminal with 80 columns a text takes."""
+    return sum(len(textwrap.wrap(line.rstrip(), 80) or [""]) for line in text.splitlines())
 
 
 def forget(known, folder):

@@ -2,15 +2,13 @@
 
 import io
 import json
-import re
 import sys
-import textwrap
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 from cases import data
-from commands import run
+from commands import lacking, on_screen, run
 
 from specsim import check_metrics, read_acceptance
 
@@ -34,15 +32,6 @@ statistics draft: #calls = 10, #gen drafts = 10, #acc drafts = 10, #gen tokens =
 """
 NEW = "draft acceptance = 0.66237 (  257 accepted /   388 generated), mean {} =  3.65{}"
 RATES = ", acceptance rate per position = (0.804, 0.701, 0.629, 0.515)"
-BENCH = {
-    "mean_tpot_ms": 8.1, "output_throughput": 426.7, "max_concurrency": None, "spec_decode_acceptance_rate": 53.3,
-    "spec_decode_acceptance_length": 2.6, "spec_decode_num_drafts": 9846, "spec_decode_draft_tokens": 29538,
-    "spec_decode_accepted_tokens": 15754, "spec_decode_per_position_acceptance_rates": [0.73, 0.52, 0.35],
-}  # fmt: skip
-SGLANG = {
-    "completion_tokens": 300, "spec_verify_ct": 100, "spec_accept_length": 3.0, "spec_accept_rate": 0.5,
-    "spec_accept_token_num": 200, "spec_draft_token_num": 400,
-}  # fmt: skip
 LMS = {
     "totalDraftTokensCount": 100, "acceptedDraftTokensCount": 60, "rejectedDraftTokensCount": 25,
     "ignoredDraftTokensCount": 15,
@@ -83,10 +72,6 @@ TEXTS = {
     "llama.cpp, since the start": (LLAMA + SUMS.format(960), ["llama.cpp statistics", "1,070"], 0),
     "llama.cpp, new": ("[54447] 4.27 I slot | " + NEW.format("acceptance length", RATES), ["97 steps", "50"], 0),
     "llama.cpp, newest": (NEW.format("len", ""), ["steps 97", "3.64948"], 0),
-    "timings": ('{"timings": {"draft_n": 347, "draft_n_accepted": 65, "predicted_n": 200}}', ["1.481", "no: 66", "1 statement,"], 0),
-    "rounds": ('{"draft_n": 120, "draft_n_accepted": 66, "draft_rounds": 34}', ["2.94118"], 0),
-    "bench": (json.dumps(BENCH, indent=1), ["9,846 steps", "2.60004", "at least 3.43"], 0),
-    "sglang": (json.dumps({"meta_info": SGLANG}), ["definitions of sglang", "tokens per step 3"], 0),
     "sglang's log of two": (
         "accept len: 1.20, accept rate: 0.05\naccept len: 3.40, accept rate: 0.60\naccept len: 0.00, x",
         ["the mean of 2 lines is 2.3 tokens per step, from 1.2 to 3.4; 95% interval –"],
@@ -125,7 +110,6 @@ TEXTS = {
         PROMETHEUS + PASSED.replace("60.0", "90.0"), ['impossible: engine="0": ', "a position is accepted"], 1
     ),
     "ranks": ("".join(f'sglang:spec_accept_length{{dp_rank="{i}"}} {i}.4\n' for i in (2, 3)), ["3.4"], 0),
-    "llamacpp": (PROMETHEUS.replace("vllm:", "llamacpp:"), ["definitions of llama.cpp"], 0),
     "tgi": (
         "tgi_request_skipped_tokens_count 90\n"
         + "".join(f'tgi_request_skipped_tokens_bucket{{le="{k}"}} {n}\n' for k, n in TGI),
@@ -143,12 +127,6 @@ TEXTS = {
 NUMBERS = data(__file__)["numbers"]
 
 
-def missing(said, out):
-    """What is not printed, or is though it begins with "no: "."""
-    text = re.sub(" +", " ", out)
-    return [one for one in said if (one.removeprefix("no: ") in text) == one.startswith("no: ")]
-
-
 @pytest.mark.parametrize(("tpot", "code"), [(10, 0), (30, 1)])
 def test_the_times_of_texts_are_compared(tpot, code):
     found = check_metrics(requests=10, emitted=650, ttft=20, latency=660, tpot=tpot)
@@ -161,10 +139,9 @@ def test_what_engines_write_is_read_and_answered(name, monkeypatch):
     text, said, code = TEXTS[name]
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode()), isatty=lambda: False))
     ran = run("check-metrics", *([] if name == "vllm" else ["-"]))
-    assert (ran.code, missing(said, ran.out)) == (code, []), ran
+    assert (ran.code, lacking(said, ran.out)) == (code, []), ran
     assert ("impossible: " if code else "possible: ") in ran.out.partition("\n")[0], ran
-    lines = [textwrap.wrap(line.rstrip(), 80) or [""] for line in ran.out.splitlines()]
-    assert sum(map(len, lines)) <= 25, ran.out  # on a terminal
+    assert on_screen(ran.out) <= 25, ran.out
 
 
 @pytest.mark.parametrize("name", ["engines", "shifted", "vllm, wrong", "lm studio, wrong"])
@@ -185,7 +162,7 @@ def test_continuous_integration_gets_a_case_a_statement(name, tmp_path):
 def test_numbers_are_answered(line):
     said, code = NUMBERS[line]
     ran = run("check-metrics", *line.split(), "-v")
-    assert (ran.code, missing(said, ran.out)) == (code, []), ran
+    assert (ran.code, lacking(said, ran.out)) == (code, []), ran
 
 
 def test_files_and_lines_are_added_up(tmp_path):
