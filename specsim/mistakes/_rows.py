@@ -107,8 +107,9 @@ def _at_ids(rows: Floats, ids: Ints) -> Floats:
 
 
 def whole_tiles(rows: Floats, size: float) -> Floats:
-    """The weights without those of an incomplete last tile of `size` ids, unless it is the only one."""
-    return np.where(np.arange(rows.shape[1]) < (rows.shape[1] // int(size) or 1) * size, rows, 0.0)
+    """The weights without those of an incomplete last tile of `size` ids, where anything else is left."""
+    kept = np.where(np.arange(rows.shape[1]) < rows.shape[1] // int(size) * size, rows, 0.0)
+    return np.where(kept.any(axis=1, keepdims=True), kept, rows)
 
 
 def in_tiles(rows: Floats, size: float) -> Floats:

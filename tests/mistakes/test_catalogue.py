@@ -18,7 +18,7 @@ from specsim.core.stats import chi_square
 from specsim.mistakes import Mistake
 from specsim.mistakes import _decoding as decoding
 from specsim.mistakes._decoding import sequence_law
-from specsim.mistakes._rows import in_half_sums
+from specsim.mistakes._rows import OF_IDS, in_half_sums
 from specsim.models import TableModel, chain
 from specsim.theory._enumeration import step_law, target_law
 
@@ -256,6 +256,11 @@ def test_sums_in_half_precision_lose_flat_rows_of_many_ids():
     drawn = in_half_sums(flat) / in_half_sums(flat).sum()
     assert np.abs(drawn - flat).sum() / 2 > 0.9
     assert in_half_sums(np.full((1, 64), 1 / 64)).tolist() == [[1 / 64] * 64]
+
+
+@pytest.mark.parametrize("name", OF_IDS)
+def test_something_is_left_to_draw_where_one_token_is_sure(name):
+    assert OF_IDS[name](np.eye(5), **dict.fromkeys(mistakes.get(name).values, 2.0)).sum(axis=1).all()
 
 
 def test_the_bias_of_known_examples():
