@@ -1,13 +1,14 @@
-"""Safetensors files, written atomically and read whole."""
+"""Files of tensors: safetensors, written atomically; checkpoints that PyTorch pickled; archives of NumPy."""
 
 import math
 import os
+import pickle
 import tokenize
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import ml_dtypes
 import numpy as np
@@ -45,6 +46,8 @@ def read_tensors(
     from safetensors import SafetensorError, safe_open
 
     check_file(path)
+    if str(path).endswith(".bin"):
+        return _read_pickled(path, endings), {}
     try:
         with safe_open(path, "np") as file:
             names = [name for name in [*file.keys()] if name.endswith(endings)]  # it is no mapping
@@ -54,6 +57,22 @@ def read_tensors(
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (SafetensorError, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise ValueError(f"{path}: not a safetensors file, or damaged ({error}); write it again") from error
+
+
+def _read_pickled(path: PathLike, endings: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """The arrays that PyTorch pickled in a file; nothing else in it is created or run."""
+    save = "save it as safetensors"
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{path}: PyTorch wrote it; pip install torch, or {save}") from error
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):  # those run what a file says
+        raise ValueError(f"{path}: torch {torch.__version__} may run what is in it; install 2.6, or {save}")
+    try:
+        read = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zipfile(path))
+        return {name: tensor.numpy() for name, tensor in read.items() if name.endswith(endings)}
+    except (*UNREADABLE, pickle.UnpicklingError) as error:
+        raise ValueError(f"{path}: more than tensors, or damaged ({type(error).__name__}); {save}") from error
 
 
 # NumPy's archives of arrays.

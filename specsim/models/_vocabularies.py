@@ -437,8 +437,9 @@ def _ends(
 def _check_d2t(draft: Vocabulary, target: Vocabulary, size: int) -> tuple[int, tuple[str, ...]]:
     """How many tokens of the target the tensor `d2t` leads to, and what is wrong with it."""
     place, tensors = Path(draft.path), dict[str, NDArray[Any]]()
-    files = [] if draft.maps else (place if place.is_dir() else place.parent).glob("*.safetensors")
-    for file in sorted(files):
+    folder = place if place.is_dir() else place.parent
+    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    for file in [] if draft.maps else files:
         found, _ = read_tensors(file, ("d2t", "t2d"))
         tensors |= {name.rpartition(".")[2]: tensor for name, tensor in found.items()}
     if draft.maps:
@@ -446,7 +447,7 @@ def _check_d2t(draft: Vocabulary, target: Vocabulary, size: int) -> tuple[int, t
     offsets = tensors.get("d2t", np.zeros(0))
     if offsets.shape != (size,) or offsets.dtype.kind not in "iu":
         what = f"{offsets.dtype} of shape {offsets.shape}" if "d2t" in tensors else "none"
-        return 0, (f"d2t: not {size:,} integers in the safetensors of {place} ({what}); save it with them",)
+        return 0, (f"d2t: not {size:,} integers in the weights of {place} ({what}); save it with them",)
     numbers = (offsets.astype(np.int64) + np.arange(size)).tolist()
     faults, reached = [], {number for number in numbers if number in target.tokens}
     if lost := [i for i, number in enumerate(numbers) if number not in reached]:

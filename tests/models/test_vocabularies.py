@@ -125,6 +125,27 @@ def test_heads_with_fewer_tokens_need_a_map(tmp_path, d2t, t2d, fault):
     assert "reduced draft vocabulary – 3" in " ".join(to_text(found.parts()).split())
 
 
+def test_a_head_that_pytorch_pickled_is_read_and_nothing_else_in_it(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    target = folder(tmp_path, "target", bpe(), {"vocab_size": 8})
+    head = folder(tmp_path, "head", "", {"draft_vocab_size": 3}, file="README.md")
+    tensors = {"d2t": torch.tensor([1, 1, 3]), "fc": torch.ones(2).bfloat16()}
+    for content, zipped in ((tensors, True), (tensors, False), (tensors | {"fc": tmp_path}, True)):
+        torch.save(content, head / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+        if content is tensors:
+            assert compare_vocabularies(target, head).same
+    for version, said in (
+        (torch.__version__, r"damaged \(Unpickl.*\); save"),
+        ("2.5.1", "may run what is in"),
+    ):
+        monkeypatch.setattr(torch, "__version__", version)
+        with pytest.raises(ValueError, match=said):
+            compare_vocabularies(target, head)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install torch, or save it as safetensors"):
+        compare_vocabularies(target, head)
+
+
 def test_gguf_files_need_their_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
     (tmp_path / "a.gguf").touch()
