@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,8 +71,14 @@ def plan(
         raise ValueError("PAIR, --alpha, --draft, --from, --speeds: give exactly one of them")
     refuse(plan, values, kind)
     if from_ is not None:
-        recorded = partial(plan_recorded, root=seed or 0)
-        return print_result(_number("from", from_, lambda folder: recorded(trace_of(Path(folder)))), form)
+        from specsim.engines._audit.speeds import plan_audited
+
+        place, root = Path(from_), seed or 0
+        with said_of("--from"):
+            found = plan_audited(place, root) or plan_recorded(trace_of(place), root)
+        if isinstance(found, Listing):
+            form.check_no_picture("a single audit, only of a matrix")
+        return print_result(found, form)
     if kind not in ("c", "measured", "speeds"):
         form.check_no_picture("this plan, only of one by --from, --c, --measured or --speeds")
     if target is not None:

@@ -252,24 +252,24 @@ class MeasuredPlan(Shown):
         for one in self.choices:
             even, low, high = one.break_even
             cells = [NONE if x is None else f"{x[0]:.4g}" for x in (one.tokens_per_step, one.alpha)]
-            cells += [NONE if x is None else _shown(x) for x in (one.cost, one.speedup)]
+            cells += [NONE if x is None else shown(x) for x in (one.cost, one.speedup)]
             cells.append(f"{'' if one.verification else '≤'}{one.free:.4g}" if one.free else NONE)
             cells.append("never" if even > 1.0 else f"{even:.2%}")
             rows.append((one.gamma, *cells, "best" if one is best else one.unknown and "not measured"))
             if one.speedup is None and even > 1.0:
-                most = f"a step takes {_shown(one.cost)} passes, and emits at most {one.gamma + 1} tokens"
+                most = f"a step takes {shown(one.cost)} passes, and emits at most {one.gamma + 1} tokens"
                 lines.append(f"γ = {one.gamma} never pays: {most}")
             elif one.speedup is None:
                 alpha = f"α {independent_alpha(max(one.cost[0], 1.0), one.gamma):.4f} of tested tokens"
                 rates = f"{even:.2%} ({low:.2%} – {high:.2%}) accepted / drafted"
                 lines.append(f"γ = {one.gamma} breaks even at {rates}, {alpha} if independent")
             elif one.unknown and one.gain > max(1.0, best.gain if best else 0.0):
-                faster = f"γ = {one.gamma} may be faster, {_shown(one.speedup)}"
+                faster = f"γ = {one.gamma} may be faster, {shown(one.speedup)}"
                 lines.append(f"{faster}: {one.unknown} not measured")
         names = ("γ", "tokens/step", "α at γ", "step cost", "speed-up", "free draft", "breaks even at", "")
         if best and best.speedup is not None:
             last = "; larger γ were not measured" if best is self.choices[-1] else ""
-            verdict = f"γ = {best.gamma}: {_shown(best.speedup)} times as fast as without drafts{last}"
+            verdict = f"γ = {best.gamma}: {shown(best.speedup)} times as fast as without drafts{last}"
             yield Line(verdict, "bold")
         elif self.choices[0].speedup is not None:
             yield Line("Do not speculate: no measured γ gains.", "bold")
@@ -292,7 +292,7 @@ class MeasuredPlan(Shown):
         return name_best(ax, *((best.gamma, best.gain) if best else (0, 1.0)))
 
 
-def _shown(number: Floats) -> str:
+def shown(number: Floats) -> str:
     return "{:.4g} ({:.4g} – {:.4g})".format(*number)
 
 
@@ -381,7 +381,7 @@ def read_texts(trace: Trace) -> dict[int, Text]:
     return {text: (counts[text], times) for text, times in each.items() if all(map(len, times))}
 
 
-def _medians(seconds: Sequence[Floats], draws: Floats) -> Floats:
+def medians(seconds: Sequence[Floats], draws: Floats) -> Floats:
     """[1 + R] the median of the `seconds` of texts, each as often as one of the `draws` has its text."""
     times, text = np.concatenate(seconds), np.repeat(np.arange(len(seconds)), [*map(len, seconds)])
     order = np.argsort(times)
@@ -407,7 +407,7 @@ class Resampled(NamedTuple):
         reached = draws @ np.array(counts)
         accepted, tested = reached[:, 1:], reached[:, :-1]
         return cls(
-            np.array([_medians(kind, draws) for kind in zip(*seconds, strict=True)]),
+            np.array([medians(kind, draws) for kind in zip(*seconds, strict=True)]),
             accepted.sum(axis=1) / tested.sum(axis=1),
             accepted / np.maximum(tested, 1),
             1.0 + np.cumsum(accepted, axis=1) / reached[:, :1],
@@ -445,7 +445,7 @@ def plan_recorded(trace: Trace, root: int = 0) -> MeasuredPlan:
     each = enumerate(zip(*columns, verification.tolist(), strict=True), 1)
     draft, *target = (f"{1e3 * time:.3g}" for time in found.seconds[:, 0])
     said = (
-        f"c {_shown(ends_of(found.c))}, α {_shown(ends_of(found.alpha))} of tested tokens; median passes: "
+        f"c {shown(ends_of(found.c))}, α {shown(ends_of(found.alpha))} of tested tokens; median passes: "
         f"draft {draft} ms, target over 1, 2, … tokens {', '.join(target)} ms"
     )
     how = f"{CONFIDENCE:.0%} intervals, {len(texts)} texts resampled (seed {root})"

@@ -1,10 +1,13 @@
 """Times that a server reports: those that add up, those between answers, and those of other requests."""
 
 import pytest
+from commands import run, says
 from listening import listening
 
 from specsim import audit_engine, plant
 from specsim.engines import Completion
+from specsim.engines._audit.speeds import plan_audited
+from specsim.engines._audit.store import TextStore
 from specsim.engines._audit.timings import about_times
 from specsim.engines._clients.answers import read_counters
 from specsim.engines._server.decoding import Decoder
@@ -69,3 +72,25 @@ def test_a_server_that_counts_answers_as_tokens_is_told_so(tmp_path):
     (note,) = [one for one in found.notes if "latency between tokens" in one]
     assert "intervals of 12 ms" in note
     assert (found.verdict.value, found.exit_code) != ("biased", 1)
+
+
+def test_an_audit_says_what_a_step_takes_and_a_matrix_where_it_breaks_even(tmp_path):
+    """Ten texts of 24 tokens in eight steps; a slow one changes no median."""
+
+    def keep(file, time, **told):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        texts = (Completion(i, 0, (0,) * 24, seconds=time * (1 + (i == 9)), **told) for i in range(10))
+        list(TextStore(file, {}).add(texts))
+        return file
+
+    keep(tmp_path / "texts.jsonl", 0.16, drafted=32, accepted=16)
+    said = run("plan", "--from", tmp_path).out
+    assert said.startswith("a step of γ = 4 takes 20 (20 – 20) ms and emits 3 (3 – 3) tokens\n")
+    says("no picture of a single audit", "plan", "--from", tmp_path, "-o", tmp_path / "a.png", code=2)
+    keep(tmp_path / "speculative/plain.jsonl", 0.16, drafted=32, accepted=14, steps=8)
+    plain = keep(tmp_path / "plain/plain.jsonl", 0.24)
+    (choice,) = plan_audited(tmp_path).choices
+    found = choice.cost, choice.break_even, choice.tokens_per_step, choice.speedup
+    assert [float(one[0]) for one in found] == pytest.approx([2.0, 0.25, 3.0, 1.5])
+    plain.rename(tmp_path / "plain/texts.jsonl")
+    says("0 requests with seconds and steps; audit an", "plan", "--from", plain.parent, code=2)
