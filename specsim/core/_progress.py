@@ -37,14 +37,14 @@ def silent(done: int, total: int) -> None:
 
 
 @contextmanager
-def working(progress: ShowProgress, label: str, unit: str = " steps") -> Iterator[Work]:
+def working(progress: ShowProgress, label: str, unit: str = " steps", now: bool = False) -> Iterator[Work]:
     """Show the progress of the work inside the `with`, `label` in front and counted in `unit`."""
     outermost = not _within.get()
     token = _within.set(True)
     drawn = outermost and not callable(progress) and (_watched() if progress in (None, "lines") else progress)
     tell = partial(tell_tenths, label, unit) if outermost and progress == "lines" else told(progress)
     try:
-        with _bar(label, unit) if drawn else nullcontext(tell) as report:
+        with _bar(label, unit, now) if drawn else nullcontext(tell) as report:
             yield Work(report, outermost)
     finally:
         _within.reset(token)
@@ -76,13 +76,13 @@ def tell_tenths(label: str, unit: str, done: int, total: int) -> None:
 
 
 @contextmanager
-def _bar(label: str, unit: str) -> Iterator[Progress]:
+def _bar(label: str, unit: str, now: bool) -> Iterator[Progress]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of notebooks without widgets, which get text
         from tqdm.auto import tqdm
 
         named = {"desc": label, "unit": unit, "disable": bool(os.environ.get("TQDM_DISABLE"))}
-        bar = tqdm(**named, unit_scale=True, leave=False, dynamic_ncols=True, delay=DELAY)
+        bar = tqdm(**named, unit_scale=True, leave=False, dynamic_ncols=True, delay=0.0 if now else DELAY)
 
     def report(done: int, total: int) -> None:
         bar.total = total

@@ -11,6 +11,7 @@ from specsim.core._checks import check_between, check_count, count_of
 from specsim.core._plotting import COLORS, Axes, axes_or_new
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
+from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.models import Pair
@@ -31,6 +32,8 @@ CACHE_BYTES = 2 * 2 * LAYERS * WIDTH
 CONTEXT = 1024.0
 #: Kinds of systems, with the colour and the hatch of their bars.
 KINDS = {"lossless": (COLORS[0], ""), "assumed": (COLORS[4], "//"), "lossy": (COLORS[1], "xx")}
+#: What a bar may be.
+BARS = ("speed", "tokens_per_step", "cost")
 
 
 def kind_of(method: str, tv: float | None) -> str:
@@ -90,11 +93,12 @@ class MethodComparison(Compared):
         fastest = most_of(f"{kind} methods", "times the target's speed", speeds)
         return self._parts("methods", fastest, *tables, about)
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The speed of each method as a bar, the fastest of each kind on top."""
+    def plot(self, ax: Axes | None = None, x: str = "speed") -> Axes:
+        """The speed of each method, or `x`, as a bar, the fastest of each kind on top."""
+        check_known("column", x, BARS)
         ax = axes_or_new(ax)
         for kind, some in reversed([*self._by_kind()]):
-            labels, speeds = [one.method.partition(":")[0] for one in some], [one.speed for one in some]
+            labels, speeds = [one.method.partition(":")[0] for one in some], [getattr(one, x) for one in some]
             color, hatch = KINDS[kind]
             bars = ax.barh(
                 labels[::-1], speeds[::-1], color=color, hatch=hatch, edgecolor="white", label=kind
@@ -103,7 +107,8 @@ class MethodComparison(Compared):
             ax.bar_label(bars, said, padding=3)
         ax.margins(x=0.25)
         ax.axvline(1.0, color="0.5", linewidth=1, zorder=0)
-        ax.set(xlabel="speed: tokens per step / cost of a step, in passes of the target")
+        more = ": tokens per step / cost of a step, in passes of the target" if x == "speed" else ""
+        ax.set(xlabel=x.replace("_", " ") + more)
         handles, kinds = ax.get_legend_handles_labels()
         ax.legend(handles[::-1], kinds[::-1], loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(KINDS))
         return ax

@@ -17,6 +17,7 @@ from specsim.core._checks import check_count, check_counts, count_of
 from specsim.core._plotting import COLORS, LINES, Axes, Figure
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
+from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.core.distributions import Floats, check_rows
@@ -87,17 +88,24 @@ class Comparison(Compared):
         first = most_of("lossless rules", "tokens per step", best)
         return self._parts("rules", first, Table(("rule", "drafts", "tokens/step", "TV"), rows), about)
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Tokens per step against total variation, every rule with a claim a point; few have their names."""
-        ax = plotting.axes_or_new(ax)
-        for group, marker in zip(GROUPS, plotting.MARKERS, strict=False):
-            some = [one for one in self if one.group == group and one.tv is not None]
-            points = [(one.tv, one.tokens_per_step) for one in some]
-            if points:
-                ax.plot(*zip(*points, strict=True), marker, label=GROUPS[group])
-            for one, point in zip(some, points, strict=True) if len(self.entries) <= NAMED else ():
-                ax.annotate(one.rule, point, (4, 4), textcoords="offset points", fontsize="small")
-        ax.set(xlabel="total variation", ylabel="tokens per step")
+    def plot(self, ax: Axes | None = None, x: str = "tv") -> Axes:
+        """Tokens per step against total variation, every rule with a claim a point; few have their names.
+
+        `x` may also be a parameter of rules, such as "lenience": those that have it are lines then."""
+        values = [get(one.rule).values if one.name in names() else {} for one in self]
+        check_known("setting", x, ["tv", *{name: 0 for some in values for name in some}])
+        ax, lines = plotting.axes_or_new(ax), GROUPS if x == "tv" else {one.name: one.name for one in self}
+        style: Any = {"linestyle": "none"} if x == "tv" else {"fillstyle": "none"}  # lines may coincide
+        for marker, (key, label) in zip(plotting.MARKERS * len(lines), lines.items(), strict=False):
+            some = [one for one in zip(self, values, strict=True) if key in (one[0].group, one[0].name)]
+            points = [(one.tv if x == "tv" else own.get(x), one.tokens_per_step) for one, own in some]
+            if points := [point for point in points if point[0] is not None]:
+                ax.plot(*zip(*points, strict=True), marker=marker, label=label, **style)
+        for one in self if x == "tv" and len(self.entries) <= NAMED else ():
+            if one.tv is not None:
+                at = one.tv, one.tokens_per_step
+                ax.annotate(one.rule, at, (4, 4), textcoords="offset points", fontsize="small")
+        ax.set(xlabel="total variation" if x == "tv" else x, ylabel="tokens per step")
         ax.legend(fontsize="small")
         return ax
 
@@ -406,8 +414,8 @@ def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
         for number, way in enumerate(BOUNDS):
             bound = [row for row in rows if row.name == "bound" and row.draft_sampling == way]
             drafts, best = [row.drafts for row in bound], [(row.theory or 0.0) for row in bound]
-            label = f"α*, {way}"
-            axis.plot(drafts, best, linewidth=2.4, alpha=0.55, label=label, **plotting.curve(number))
+            (wide, alpha), label = ((2.4, 0.8) if number else (4.8, 0.5)), f"α*, {way}"  # two may coincide
+            axis.plot(drafts, best, linewidth=wide, alpha=alpha, label=label, **plotting.curve(number))
         for number, name in enumerate(RULES):
             points = [row for row in rows if row.name == name]
             color = COLORS[BOUNDS.index(points[0].draft_sampling)] if points else COLORS[0]

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
 from specsim.core._plotting import figure_style
+from specsim.core._progress import working
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import needed
 from specsim.models import Model, Pair
@@ -84,7 +85,8 @@ def explore(
         picture.value = _png(found, gamma.value, c.value)
 
     sliders = (rule, lenience, heat, gamma, c)
-    draw()
+    with working(None, "compiling", " γ", now=True):  # a line until the first picture is there
+        draw()
     for slider in sliders:
         slider.observe(draw, names="value")
     return widgets.VBox([*sliders, picture])

@@ -133,6 +133,13 @@ def test_pictures_show_the_numbers_of_the_result():
     compared = compare([0.5, 0.5], [0.2, 0.8], rules=["standard", "lenience"], steps=100, rng=1)
     points = [tuple(xy) for line in compared.plot(Figure().subplots()).lines for xy in line.get_xydata()]
     assert points == [(entry.tv, entry.tokens_per_step) for entry in compared]
+    axes = compared.plot(Figure().subplots(), x="lenience")
+    assert axes.get_xlabel() == "lenience"
+    assert [tuple(xy) for line in axes.lines for xy in line.get_xydata()] == [
+        (0.5, entry.tokens_per_step) for entry in compared if entry.name == "lenience"
+    ]
+    with pytest.raises(ValueError, match="unknown setting 'gamma'"):
+        compared.plot(x="gamma")
 
 
 def test_policies_stand_side_by_side_and_the_fastest_in_bold():

@@ -51,6 +51,7 @@ def test_a_comparison(tmp_path):
     assert found.entries[0].tokens_per_step == run.tokens_per_step
     assert [row["method"] for row in found.records()] == [one.method for one in found.entries]
     assert len(found.plot().patches) == 3
+    assert {bar.get_width() for bar in found.plot(x="cost").patches} == {one.cost for one in found.entries}
     found.save(tmp_path / "found.json")
     assert load(tmp_path / "found.json") == found
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from specsim import explore, sweep
+from specsim.core import _progress
 from specsim.models import Pair
 from specsim.simulation import _explore
 
@@ -50,3 +51,10 @@ def test_a_lenience_moves_rules_that_have_one(moved):
     assert count == 2
     assert moved()[0][0].runs[0].rule == "standard"
     assert moved(rule="scaled_lenience")[0][0].runs[0].rule == "scaled_lenience:lenience=0.25"
+
+
+def test_a_line_says_what_goes_on_before_the_first_picture(monkeypatch, capsys):
+    monkeypatch.setattr(_progress, "_watched", lambda: True)
+    explore(PAIR, steps=500, rng=1)
+    first, *_, last = capsys.readouterr().err.split("\r")[1:]
+    assert (first.startswith("compiling: "), last.strip()) == (True, "")
