@@ -232,7 +232,9 @@ class Judged(Shown):
             yield shorten(meaning, MEANING, placeholder=" …")
         yield from self.summary()
         found = self.finding_lines()
-        yield from (Line(shorten(one, LINE, placeholder=" …"), "red") for one in found[:FINDINGS])
+        for one in found[:FINDINGS]:
+            end = "".join(re.findall(r" \(and \d+ more findings?\)$", one))
+            yield Line(shorten(one, LINE, placeholder=f" …{end}"), "red")
         if len(found) > FINDINGS:
             yield f"{len(found) - FINDINGS} more finding{'s' * (len(found) > FINDINGS + 1)}{MORE}"
         known = self.explanation()

@@ -188,6 +188,8 @@ def test_every_form_says_the_verdict_the_seed_and_every_finding(judged, pages, k
     short = [line.rstrip() for line in printed(result, parts=result.brief()).splitlines()]
     assert (len(short) <= 25, max(map(len, short)) <= 80) == (True, True)
     assert flat(" ".join(short)).startswith(flat(result.headline()))
+    for line in result.finding_lines()[:2]:
+        assert "".join(re.findall(r"\(and \d+ more finding", line)) in flat(" ".join(short))
     decides = *result.finding_lines(), result.meaning(), ""
     assert result.in_a_line() == flat(f"{result.headline()}: {decides[0]}").removesuffix(":")
     uncounted = kind in ("broken", "unprintable", "nothing", "servers, greedy")
@@ -312,7 +314,8 @@ def test_a_finding_has_the_numbers_of_its_table_and_a_case_one_evidence_the_stro
     for cases, line in zip(words.grouped(audits["biased"]), audits["biased"].finding_lines(), strict=True):
         assert re.findall(r"e = 10\^(-?\d+)", line) == [f"{cases[0].largest_log10_e:.0f}"]
         own = f"{cases[0].findings[0].log10_e:.0f}"
-        assert ("over all tables" in line) == (f"e = 10^{own};" not in line)
+        said = re.findall(r"over all tables|all \d+ tables of", line)
+        assert len(said) == (f"e = 10^{own};" not in line or "; all " in line)
     assert "<th>e</th>" not in page_of(audits["biased"])
 
 

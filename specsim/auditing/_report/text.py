@@ -112,7 +112,8 @@ def finding_line(case: CaseResult) -> str:
     first, most = case.findings[0], case.largest_log10_e
     if first.log10_e is None:
         return first.text
-    return f"e = 10^{most:.0f}{' over all tables' * (round(most) > round(first.log10_e))}; {first.text}"
+    whole = round(most) > round(first.log10_e) and not first.text.startswith("all ")
+    return f"e = 10^{most:.0f}{' over all tables' * whole}; {first.text}"
 
 
 def grouped(audit: Audit) -> list[list[CaseResult]]:
