@@ -60,7 +60,7 @@ def test_the_page_changes_with_a_verdict(rows):
     changed = [{**row, "verdict": RIGHT} if row["id"] == "lookahead" else row for row in rows]
     right = sum(row["verdict"] == RIGHT for row in rows) + 1
     lines = claims.page(changed).splitlines()
-    assert any(f"{right} of {len(rows)} are right" in line for line in lines)
+    assert f". {right} of {len(rows)} are right" in " ".join(lines)
     cells = [len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("| ")]
     assert cells == [6] * (len(rows) + 2 * len(claims.SOURCES))
 
@@ -100,6 +100,7 @@ def test_a_wrong_claim_made_right_and_a_right_one_made_wrong(name):
     [
         (claims.acceptance_governs, {"high": 0.1}, {"low": 0.6, "high": 0.9}),
         (claims.parallel, {"tokens": 200}, None),
+        (claims.wrong_cache, None, {"other": 0}),
         (claims.clamped, {"epsilons": (Fraction(0),)}, {"epsilons": (Fraction(1),)}),
         (claims.rates, {"low": 0.5}, {"low": 0.94}),
         (claims.two_to_four, {"low": 1.0, "high": 20.0}, {"low": 12.0, "high": 15.0}),
