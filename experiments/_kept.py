@@ -63,24 +63,24 @@ def keep(name: str, rows: Sequence[Row], rng: int) -> Path:
 
 @shows_progress("renew", " cells")
 def renewed(name: str, only: Iterable[str], *, rng: int, progress: ShowProgress = None) -> list[Row]:
-    """The kept rows, with those cells run again whose first value is in `only`, and those that were not
-    there.
+    """The kept rows, with those cells run again whose first value begins with one of `only`, and those that
+    were not there.
 
     The first columns of a row are the values of its cell. An experiment in which not all cells can be run
     everywhere has `kept_cells`, whose rows are kept. Raises ValueError where no cell begins with one of
     `only`.
     """
     tell = told(progress)
-    module, chosen = experiments.get(name), set(only)
+    module, chosen = experiments.get(name), tuple(sorted(only))
     cells = module.cells(fast=False)
-    if unknown := chosen - {cell[0] for cell in cells}:
-        raise ValueError(f"{name}: no cell begins with {', '.join(sorted(unknown))}")
+    if unknown := [one for one in chosen if not any(cell[0].startswith(one) for cell in cells)]:
+        raise ValueError(f"{name}: no cell begins with {', '.join(unknown)}")
     before = {tuple(row.values())[: len(cells[0])]: row for row in kept(name)}
     listed = module.kept_cells() if hasattr(module, "kept_cells") else cells
     listed = [cell for cell in listed if cell in cells or tuple(cell) in before]
     rows = []
     for done, cell in enumerate(listed, 1):
-        known = cell[0] not in chosen and tuple(cell) in before
+        known = not cell[0].startswith(chosen) and tuple(cell) in before
         rows.append(before[tuple(cell)] if known else module.run_cell(cell, fast=False, rng=rng))
         if tell is not None:
             tell(done, len(listed))

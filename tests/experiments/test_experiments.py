@@ -5,6 +5,7 @@ import math
 from fractions import Fraction
 from functools import cache
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from conftest import FALSE_ALARM
 from scipy.stats import chi2, norm, t
 
 import figures
+from experiments import _kept
 from experiments._kept import lacking
 from experiments._tables import table
 from experiments.literature import synthetic_acceptance
@@ -588,3 +590,14 @@ def test_a_page_names_what_its_rows_lack():
     assert lacking([("a", "1"), ("a", "2"), ("c", "1")], rows, "mistake") == ""
     said = lacking([("a", "1"), ("b", "1"), ("b", "2"), ("c", "1"), ("d", "1")], rows, "mistake")
     assert said == "Added since, and not in this table: `b`, `d`."
+
+
+def test_cells_are_run_again_by_the_beginning_of_their_names(monkeypatch):
+    kept = [{"name": name, "at": "x"} for name in ("mlx", "mlx-lm", "vllm")]
+    cells = [tuple(row.values()) for row in kept]
+    module = SimpleNamespace(cells=lambda fast: cells, run_cell=lambda cell, **_: cell[0])
+    monkeypatch.setattr(_kept.experiments, "get", lambda _: module)
+    monkeypatch.setattr(_kept, "kept", lambda _: kept)
+    assert _kept.renewed("engines", ["ml"], rng=0) == ["mlx", "mlx-lm", kept[2]]
+    with pytest.raises(ValueError, match="engines: no cell begins with lm"):
+        _kept.renewed("engines", ["vllm", "lm"], rng=0)
