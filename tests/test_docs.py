@@ -33,11 +33,13 @@ from laws import generated
 from experiments.audit import independent_set
 from experiments.audit._criteria import FOUND
 from experiments.audit.independent_set import first_verdicts, subjects
+from specsim import open_trace, rules
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.shapes import shape_cases
 from specsim.auditing._results.audit import HINT
 from specsim.core._kernels import _folder
 from specsim.engines._planted.plant import guide
+from specsim.planning._measured import plan_recorded
 from specsim.theory._enumeration import prove
 
 ROOT = Path(__file__).parents[1]
@@ -214,6 +216,34 @@ def test_the_pages_say_which_calls_an_audit_makes():
     assert spaced.replace(",", " ") in " ".join(PAGES["docs/auditing-your-engine.md"].split())
     changes = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
     assert f"Calls have up to {rows:,} rows, {gamma} drafted tokens and {ids:,} ids." in changes
+
+
+def test_the_page_on_planning_has_the_numbers_of_its_recording():
+    found = plan_recorded(open_trace(ROOT / "experiments/kept/recording"))
+    c, longer = re.search(r"^c (\S+)", found.meaning)[1], found.choices[-1].verification
+    said = (
+        f"c is {float(c):.2f}, and no γ gains",
+        f"over six tokens takes {longer:.1f} times as long as over one",
+    )
+    assert (found.best, found.choices[-1].gamma) == (None, 5)
+    assert not [sentence for sentence in said if sentence not in " ".join(PAGES["docs/planning.md"].split())]
+
+
+def test_the_page_on_performance_has_every_rule_and_adds_up():
+    page, number = " ".join(PAGES["docs/performance.md"].split()), r"([\d.,]+)"
+    rows = re.findall(rf"\| ([^|]+) \| {number} \| {number} – {number} \|", page)
+    assert [name for name, *three in rows if sorted(three, key=float)[1] != three[0]] == []
+    named = [name.split(" / ")[0] for name, *_ in rows if name.endswith(" / standard, per drafted token")]
+    assert {*named} == {*rules.names("chain", "tree", "lossy")}
+    ids, sent, read = (
+        float(re.search(how.replace("N", number), page)[1].replace(",", ""))
+        for how in ("over V = N ids with one drafted token", r"\(N GB/s on data", "the N TB/s of an H100")
+    )
+    step = 3 * 4 * ids  # bytes of two rows of p and one of q
+    assert f"{step / 2**20:g} MiB in float32, and a call of 4,096 rows {4096 * step / 2**30:g} GiB" in page
+    assert f"at least {1e6 * step / sent / 1e9:.0f} s" in page
+    assert f"{1e6 * step / 1e12:.1f} TB for 10⁶ steps" in page
+    assert round(1e6 * step / read / 1e12, 1) == 0.5
 
 
 @pytest.mark.parametrize("name", PAGES)
