@@ -12,6 +12,7 @@ from pkgutil import resolve_name
 from types import ModuleType
 
 import pytest
+from cases import cases
 
 import specsim
 from specsim.core._saving import CLASSES
@@ -195,21 +196,7 @@ def right(first, *others, last=None, **more):
     return first
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "fault"),
-    [
-        ("particular.", "particular", "the summary is not one sentence on one line"),
-        ("nothing in", "nothing\nin", "the summary is not one sentence on one line"),
-        ("first, *others", "first", "others: not among the parameters"),
-        ("last : int", "lst : int", "last: not among the parameters"),
-        ("last : int", "lst : int", "lst: no such parameter"),
-        ("    Anything.\n", "", "more: no description"),
-        ("Returns\n", "Return\n", "no section Returns"),
-        ("Returns\n-------", "Yields\n------", "Yields of nothing"),
-        ("------\nValueError", "-----\nValueError", "no section Raises"),
-        (">>> right(1)", "right(1)", "no example"),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "faults"))
 def test_a_fault_is_seen(monkeypatch, old, new, fault):
     assert not [*faults(right)]
     docstring = inspect.getdoc(right)

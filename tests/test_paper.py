@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cases import cases
 from refused import refuses
 from typed_numbers import typed_numbers
 
@@ -41,16 +42,7 @@ def test_no_number_is_typed():
     assert typed_numbers(SOURCE) == [], "take it from a table, by a macro of paper/macros.py"
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        "87 mistakes", "4,096 drafts", "a TV of .05", r"98\,\%", r"\textbf{3} rules", r"\caption{7 rules}",
-        "1 of them", "V = 8", "seven of them", "Eighty-seven mistakes", "float128", r"$\gamma = 5$",
-        r"$\gamma = 3$", r"$\gamma\le 4\quad$", r"$x=2,$", "$2$ drafts", "$12$", "$0.05$", "$1.5$",
-        "$10^{-6}$", "$x_7$", r"$\frac{5}{2}$", r"\begin{equation} e = 3 \end{equation}", r"\[ \gamma = 5 \]",
-        r"\newcommand{\nMistakes}{87}",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*cases(__file__, "typed"))
 def test_a_typed_number_is_seen(typed):
     """In the middle of a paragraph of the article too, in which no other is seen."""
     seen = typed_numbers(typed)
@@ -60,22 +52,7 @@ def test_a_typed_number_is_seen(typed):
     assert len(typed_numbers(f"{before}{typed} {said}{after}")) == len(seen)
 
 
-@pytest.mark.parametrize(
-    "meant",
-    [
-        r"$\alpha^{\gamma+1}$",
-        r"$1-\delta$, $u\in[0,1)$, $n_1,\dots,n_k$",
-        r"$4n\varepsilon^2$ and $\frac{k}{4\varepsilon^2}$",
-        r"$2^{-\nUniformBits}$",
-        r"\cite[Theorem~3.8]{leviathan} and Table~\ref{tab:2}",
-        r"\includegraphics[width=0.8\linewidth]{leviathan_figure_3}",
-        r"\newcommand{\code}[1]{\texttt{#1}}",
-        r"\code{float16\_ratio} in float32, by Philox4x32-10, for EAGLE-2",
-        "two of the four, in thousands of rounds",
-        "% 12 of them\n",
-        r"\nMistakes{} mistakes",
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "meant"))
 def test_what_may_be_typed(meant):
     assert typed_numbers(meant) == []
 

@@ -163,17 +163,10 @@ def test_every_class_of_a_result_has_an_address(results):
             assert not field.init or classes_in(hints[field.name]) <= known, f"{kind.__name__}.{field.name}"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "os.system",
-        "subprocess.Popen",
-        "Simulation",
-        "their.Simulation",
-        "specsim.core._files.check_file",
-        "specsim.nothing.Thing",
-    ],
-)
+FOREIGN = "os.system subprocess.Popen Simulation their.Simulation specsim.core._files.check_file specsim.nothing.Thing"
+
+
+@pytest.mark.parametrize("name", FOREIGN.split())
 def test_a_file_makes_nothing_but_values_of_specsim(tmp_path, name):
     document = {"format": FORMAT, "specsim": "0", "result": {"class": name, "fields": {}}}
     (tmp_path / "evil.json").write_text(json.dumps(document | {"sha256": seal_of(document)}))

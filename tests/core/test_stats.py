@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cases import cases
 from conftest import FALSE_ALARM
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,15 +130,7 @@ def test_the_e_value_is_the_sequential_predictive_product(law):
         assert slow_log_e_value(sorted(draws), exact) == pytest.approx(slow_log_e_value(draws, exact))
 
 
-@pytest.mark.parametrize(
-    ("law", "other"),
-    [
-        ((0.5, 0.5), (0.4, 0.6)),
-        ((0.01, 0.99), (0.1, 0.9)),
-        ((0.2, 0.3, 0.5), (0.5, 0.3, 0.2)),
-        ((0.1, 0.2, 0.3, 0.4), (0.2, 0.1, 0.4, 0.3)),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "expectations"))
 @pytest.mark.parametrize("n", [1, 2, 5, 12])
 def test_the_e_value_has_expectation_one_under_the_null(law, other, n):
     outcomes = [c for c in itertools.product(range(n + 1), repeat=len(law)) if sum(c) == n]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cases import cases
 
 from experiments.literature.published import page, run
 from experiments.literature.published import values as papers
@@ -120,15 +121,7 @@ def test_any_pair_of_rows_has_leniences_without_misfit():
         assert lenience_misfit(alphas[::-1], leniences[::-1]) == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    "alphas",
-    [
-        (0.62, 0.60, 0.76, 0.84),  # falls
-        (0.20, 0.45, 0.50, 0.60),  # above α(1)/l
-        (0.62, 0.64, 0.76, 0.84),  # not concave in 1/l
-        (0.95, 0.97, 0.99, 1.02),  # above 1
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "impossible"))
 def test_what_no_pair_can_have_is_a_misfit(alphas):
     assert lenience_misfit(alphas, (1, 0.5, 0.3, 0.1)) > 0.005
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
+from cases import cases
 from color_vision import VISIONS, ciede2000, lab, least_difference
 
 from figures._palette import VERDICTS
@@ -44,17 +45,7 @@ def test_the_former_palettes_would_fail(palette, vision):
     assert least_difference(FORMER[palette], "normal") > 2 * LEAST
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "difference"),
-    [
-        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
-        ((50, -1.3802, -84.2814), (50, 0, -82.7485), 1.0),
-        ((50, 2.5, 0), (50, 0, -2.5), 4.3065),
-        ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
-        ((22.7233, 20.0904, -46.694), (23.0331, 14.973, -42.5619), 2.0373),
-        ((2.0776, 0.0795, -1.135), (0.9033, -0.0636, -0.5514), 0.9082),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "differences"))
 def test_differences_are_those_of_the_test_data_of_sharma_wu_and_dalal(one, other, difference):
     assert ciede2000(one, other) == pytest.approx(difference, abs=5e-5)
 
