@@ -101,6 +101,21 @@ def test_wrong_logs_are_rejected(how, places, kind, full, tmp_path):
         assert found.exit_code == 1
 
 
+@pytest.mark.parametrize(("off", "every", "sticky"), [("before", 99, 0), ("before", 4, 0), ("after", 99, 0), ("", 1, 0.5)])  # fmt: skip
+def test_rows_of_the_place_beside_are_named(off, every, sticky, tmp_path):
+    """At all places, or three of four; but not in texts that repeat themselves, served at another temperature:
+    there the row of the next place always has the token that came."""
+    rng = np.random.default_rng(7)
+    p = rng.dirichlet(np.full(12, 0.5), size=12) * (1 - sticky) + sticky * np.eye(12)
+    served, tokens = p ** (1.25 if sticky else 1), [0]
+    served /= served.sum(axis=1, keepdims=True)
+    while len(tokens) < 4001:
+        tokens.append(int(rng.choice(12, p=served[tokens[-1]])))
+    at = np.arange(4000) + {"before": 1, "after": -1, "": 0}[off] * (np.arange(4000) % every != every - 1)
+    found = audit(tmp_path, [answer(tokens[1:], p[np.array(tokens)[np.maximum(at, 0)]], k=5)])
+    assert (found.verdict, f"the place {off} it" in found.remedy()) == ("biased", bool(off))
+
+
 def speculated(rule, count, seed):
     """A response of speculative decoding; as in vLLM its first token comes from the prompt's pass."""
     rng = np.random.default_rng(seed)

@@ -110,7 +110,7 @@ def audit_served(
         unreadable=counts.unreadable,
         named=tuple(counts.named),
         root=root,
-        nearby=tuple((counts.lists.nearby / max(1, counts.lists.compared)).tolist()),
+        nearby=counts.lists.averages(),
     )
 
 

@@ -43,8 +43,9 @@ class Lists:
         self.tolerance = tolerance
         self._lengths: set[int] = set()
         self._ambiguous = False
-        #: Sums of the probabilities of tokens by the lists before, of their place, and after, and how many.
-        self.nearby, self.compared = np.zeros(3), 0
+        #: Sums of the probabilities of tokens by the lists before, of their place, and after, of the last of
+        #: these if tokens follow it, and how many.
+        self.nearby, self.compared = np.zeros(4), 0
 
     def compare(self, places: list[Place]) -> None:
         """Add to `nearby`, without the ends. Of lists that do not depend on the tokens their own have the
@@ -52,8 +53,15 @@ class Lists:
         lists = [dict(place.top or ()) for place in places]
         near = zip(places[1:-1], lists, lists[1:], lists[2:], strict=False)
         found = [[one.get(place.token, -math.inf) for one in three] for place, *three in near]
-        self.nearby += np.exp(np.minimum(np.array(found).reshape(-1, 3), 0.0)).sum(axis=0)
+        self.nearby[:3] += np.exp(np.minimum(np.array(found).reshape(-1, 3), 0.0)).sum(axis=0)
+        self.nearby[3] += sum(math.exp(2.0 * min(x, 0.0)) for one in lists[2:] for x in one.values())
         self.compared += len(found)
+
+    def averages(self) -> tuple[float, float, float]:
+        """Those of `nearby`; 0 for the lists after where they know the token, as in texts that repeat
+        themselves: its probability by them is four standard deviations above that if it followed them."""
+        before, own, after, likely = (self.nearby / max(1, self.compared)).tolist()
+        return before, own, after * (after <= likely + 2.0 / math.sqrt(max(1, self.compared)))
 
     def rows(self, text: Text) -> list[Row] | None:
         """The rows of a text; None from the first text on in which tokens have taken each other's place:

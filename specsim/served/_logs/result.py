@@ -86,7 +86,8 @@ class ServedAudit(Judged):
     unreadable: int  #: lines
     named: tuple[str, ...] = field(repr=False)  #: the first unreadable lines, each with the reason
     root: int  #: the seed
-    #: The probability of the emitted tokens by the lists of the place before, of their own, and of the next.
+    #: The probability of the emitted tokens by the lists of the place before, of their own, and of the next,
+    #: which is 0 where it knows the token.
     nearby: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     kinds, remedies = ("log-probabilities", "support", "greedy", "deviation"), "served"
