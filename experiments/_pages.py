@@ -39,6 +39,15 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: 
     return "\n".join(f"{''.join(row)}|" for row in cells)
 
 
+def shown(number: float | None) -> str:
+    """Three digits; powers of ten where there are many."""
+    if number is None:
+        return "–"
+    if number == 0:
+        return "0"
+    return f"{number:,.0f}" if 100 <= number < 1e7 else f"{number:.3g}"
+
+
 class Known(NamedTuple):
     """A finding that was looked at: a heading, where it comes from and where it was reported, and a program
     that shows it where the command alone does not."""

@@ -471,7 +471,9 @@ def outcomes_of(file):
 def test_the_page_of_batteries_has_the_numbers_of_engines_by_independent_authors():
     rows = json.loads((ROOT / "tests/independent/servers.json").read_text())["rows"]
     wrong_ones = [row for row in rows if row["kind"] == "wrong"]
-    sets = [[row for row in wrong_ones if row["set"] == each] for each in ("first", "second", "third", "fourth")]
+    sets = [
+        [row for row in wrong_ones if row["set"] == each] for each in ("first", "second", "third", "fourth")
+    ]
     small, any_, given, right = (
         "{}, {}, {} and {}".format(*(sum(map(held, wrong)) for wrong in sets))
         for held in (

@@ -16,7 +16,7 @@ from typing import Any
 
 from experiments import Row
 from experiments._kept import lacking
-from experiments._pages import filled, markdown_table, written
+from experiments._pages import filled, markdown_table, shown, written
 from experiments.audit._step_laws import (
     Deviation,
     Known,
@@ -213,12 +213,3 @@ def _table(rows: Sequence[Row]) -> str:
             run = [f"{row['run_case']}, {row['run_level']}", rejected, shown(row["median_steps"])]
         lines.append([f"`{row['mistake']}`", *best, *run])
     return markdown_table(head.split(", "), lines)
-
-
-def shown(number: float | None) -> str:
-    """Three digits; powers of ten where there are many."""
-    if number is None:
-        return "–"
-    if number == 0:
-        return "0"
-    return f"{number:,.0f}" if 100 <= number < 1e7 else f"{number:.3g}"

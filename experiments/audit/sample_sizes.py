@@ -23,9 +23,8 @@ import scipy
 from numpy.typing import NDArray
 
 from experiments import Floats, Row
-from experiments._pages import markdown_table, written
+from experiments._pages import markdown_table, shown, written
 from experiments.audit._step_laws import Known, alarm, known_law, subject_of
-from experiments.audit.audit_power import shown
 from specsim import mistakes
 from specsim.auditing._cases.shapes import SERVER_CASES
 from specsim.auditing._checks.counts import PIT_BINS

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from experiments import Row
 from experiments._pages import audited_on, markdown_table, written
-from experiments.engines.engines import installed, served, version_of
+from experiments.engines._serving import installed, served, version_of
 from specsim import audit_engine, plant
 from specsim.engines import audit_matrix
 

@@ -7,26 +7,17 @@ side: `--keep --only` runs those that are again, and keeps the rows of the other
 second are those of one machine.
 """
 
-import os
-import shlex
-import signal
-import socket
-import subprocess
-import sys
 import tempfile
-import time
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, nullcontext
 from datetime import date
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.request import urlopen
 
 from experiments import Row
 from experiments._pages import audited_on, explained, joined, known_findings, markdown_table, written
+from experiments.engines._serving import installed, served, version_of
 from specsim import audit_engine, plant
 from specsim.engines import Sampling, open_engine
 
@@ -56,10 +47,6 @@ class Subject(NamedTuple):
     tokens: int = 20_000
     pairs: Sequence[str] = ("order-2", "pages")
     temperature: float = 1.0
-
-
-#: Seconds in which a server has to be ready.
-READY = 300
 
 
 SUBJECTS = {
@@ -111,53 +98,6 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         "judging": found.judging,
         "date": date.today().isoformat(),
     }
-
-
-@contextmanager
-def served(command: str, pair: str, folder: str) -> Iterator[str]:
-    """The address of the server that a command starts, which ends with the block.
-
-    Raises RuntimeError if the server ends before it answers, or does not answer in time."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = [*shlex.split(command.replace("PAIR", pair)), "--port", str(port)]
-    words = [sys.executable, *(words[1:] if words[0] == "python" else ["-m", *words])]
-    with tempfile.TemporaryFile() as log:
-        server = subprocess.Popen(words, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            deadline = time.monotonic() + READY
-            while not _answers(url):
-                if server.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    said = log.read()[-2000:].decode(errors="replace")
-                    raise RuntimeError(f"{command}: it does not answer\n{said}")
-                time.sleep(0.1)
-            yield url
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGTERM)
-            server.wait(30)
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urlopen(f"{url}/v1/models", timeout=5):
-            return True
-    except OSError:
-        return False
-
-
-def installed(module: str) -> bool:
-    return find_spec(module) is not None
-
-
-def version_of(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "of this checkout"
 
 
 def _command(subject: Subject, pair: str, seed: int) -> str:

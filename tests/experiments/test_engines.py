@@ -4,7 +4,7 @@ import pytest
 from test_docs import check_imports
 
 from experiments._kept import kept
-from experiments.engines import engines
+from experiments.engines import _serving, engines
 from specsim import plant
 
 
@@ -46,7 +46,7 @@ def test_a_server_is_audited(tmp_path):
 def test_a_server_that_does_not_start(tmp_path):
     with (
         pytest.raises(RuntimeError, match=r"PAIR: it does not answer\n.*not a folder of planted"),
-        engines.served("specsim serve PAIR", "order-2", str(tmp_path)),
+        _serving.served("specsim serve PAIR", "order-2", str(tmp_path)),
     ):
         pass
 

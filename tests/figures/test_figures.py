@@ -717,8 +717,8 @@ def test_rows_and_page_are_kept_and_single_cells_run_again(run_experiments, tmp_
     assert runs == [missing, ("greedy_draft", "specsim audit")]  # it was not there; it was asked for
     assert _kept.kept("kill_matrix") == rows
     assert (tmp_path / "RESULTS/kill-matrix.md").read_text() == module.page(rows)
-    said = "kill_matrix: no cell begins with greedy"
-    run_experiments(said, "kill_matrix", "--keep", "--only", "greedy", code=2)
+    said = "kill_matrix: no cell begins with greedily"
+    run_experiments(said, "kill_matrix", "--keep", "--only", "greedily", code=2)
 
 
 def _with_kept_rows(folder, module):
