@@ -1,0 +1,44 @@
+"""The table of engines under a battery: its rows, and right engines that are left alone."""
+
+import pytest
+
+from experiments._kept import kept
+from experiments.engines import engine_batteries as batteries
+
+
+def test_every_row_is_of_a_subject():
+    rows = kept("engine_batteries")
+    assert [(row["subject"], row["planted"]) for row in rows] == batteries.kept_cells()
+    for row in rows:
+        assert bool(row["accused"]) == bool(row["findings"])
+        assert row["refused"] < row["audits"]
+
+
+def test_right_engines_are_left_alone():
+    """Of each architecture that has 200 runs, and under the settings of a battery."""
+    rows = [row for row in kept("engine_batteries") if row["package"] == "specsim-decoding"]
+    assert {row["audits"] for row in rows if "seeds" in row["asked"]} == {200}
+    assert [row["planted"] for row in rows if row["accused"]] == []
+
+
+def test_a_row_is_made_again():
+    cell = ("specsim, draft model", "llama")
+    assert cell in batteries.cells(fast=True)
+    row = batteries.run_cell(cell, fast=True, rng=1)
+    stored = next(one for one in kept("engine_batteries") if (one["subject"], one["planted"]) == cell)
+    assert row.keys() == stored.keys()
+    assert (row["audits"], row["findings"]) == (stored["audits"], "")
+
+
+def test_one_audit_for_each_seed(monkeypatch):
+    few = batteries.SUBJECTS["specsim, draft model"]._replace(runs=2, tokens=200)
+    monkeypatch.setitem(batteries.SUBJECTS, "few", few)
+    row = batteries.run_cell(("few", "llama"), fast=True, rng=1)
+    assert (row["audits"], row["accused"], row["asked"]) == (2, 0, "one audit for each of 2 seeds")
+
+
+def test_a_server_that_does_not_start_is_no_row(monkeypatch):
+    wrong = batteries.SUBJECTS["specsim, draft model"]._replace(serve=["specsim serve nothing"])
+    monkeypatch.setitem(batteries.SUBJECTS, "wrong", wrong)
+    with pytest.raises(RuntimeError, match="it does not answer"):
+        batteries.run_cell(("wrong", "llama"), fast=True, rng=1)
