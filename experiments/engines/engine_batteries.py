@@ -9,7 +9,6 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 
 from experiments import Row
 from experiments._pages import audited_on, markdown_table, written
-from experiments.engines._serving import installed, served, version_of
+from experiments.engines._serving import installed, version_of
 from specsim import audit_engine, plant
 from specsim.engines import audit_matrix
 
@@ -28,9 +27,7 @@ BATTERY = "mid"
 
 class Asked(NamedTuple):
     """How a subject is asked: the engine as in `engines.Subject`, the names of planted checkpoints, the
-    tokens of each setting or audit, the `runs` of an audit where no battery is asked, and the slots.
-
-    The commands are those of a server with drafts and of one without."""
+    tokens of each setting or audit, the `runs` of an audit where no battery is asked, and the slots."""
 
     engine: str
     package: str
@@ -39,7 +36,6 @@ class Asked(NamedTuple):
     tokens: int
     runs: int = 0
     slots: int | None = None
-    serve: Sequence[str] = ()
 
 
 TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -65,7 +61,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     """The audits of one subject with one plant."""
     name, planted = cell
     subject, started = SUBJECTS[name], time.perf_counter()
-    with TemporaryDirectory() as folder, ExitStack() as stack:
+    with TemporaryDirectory() as folder:
         formats = ("hf", "gguf") if subject.package == "xllamacpp" else ("hf",)
         pair = plant(Path(folder) / "pair", formats=formats, rng=1, **TABLES["plants"][planted])
         if subject.runs:
@@ -73,11 +69,9 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
             audits = [audit_engine(subject.engine, pair, tokens=subject.tokens, rng=seed) for seed in runs]
             asked = f"one audit for each of {len(runs)} seeds"
         else:
-            urls = [stack.enter_context(served(one, "pair", folder)) for one in subject.serve]
-            both: dict[str, Any] = dict(zip(("engine", "without"), urls or [subject.engine], strict=False))
-            both |= {"parallel": subject.slots} if subject.slots else {}
+            slots: dict[str, Any] = {"parallel": subject.slots} if subject.slots else {}
             tokens = 60 if fast else subject.tokens
-            found = audit_matrix(planted=pair, battery=BATTERY, tokens=tokens, rng=rng, **both)
+            found = audit_matrix(subject.engine, pair, battery=BATTERY, tokens=tokens, rng=rng, **slots)
             audits = [one for cell in found.cells for one in (cell.speculative, cell.plain) if one]
             asked = f"{BATTERY} {found.version}, {found.tokens:,} tokens a setting"
     kinds = Counter(kind for one in audits for kind in dict.fromkeys(each.kind for each in one.findings))
