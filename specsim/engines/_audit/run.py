@@ -65,7 +65,8 @@ def audit_engine(
     engine : str or Engine
         "specsim", "hf", "hf-lookup", "hf-universal", "hf-early-exit", "hf-mtp", "llama.cpp",
         "llama.cpp-ngram", "mlx-lm", "onnxruntime", "onnxruntime-ngram", "openvino", the address of an
-        OpenAI-compatible server such as "http://127.0.0.1:8000/v1", or an object with the methods of `Engine`.
+        OpenAI-compatible server such as "http://127.0.0.1:8000/v1", or an object with the methods of
+        `Engine`.
     planted : Planted
         The checkpoints that the engine serves.
     tokens : int or str
