@@ -67,13 +67,13 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         if subject.runs:
             runs = range(2 if fast else subject.runs)
             audits = [audit_engine(subject.engine, pair, tokens=subject.tokens, rng=seed) for seed in runs]
-            asked = f"one audit for each of {len(runs)} seeds"
+            asked = f"{len(runs)} seeds"
         else:
             slots: dict[str, Any] = {"parallel": subject.slots} if subject.slots else {}
             tokens = 60 if fast else subject.tokens
             found = audit_matrix(subject.engine, pair, battery=BATTERY, tokens=tokens, rng=rng, **slots)
             audits = [one for cell in found.cells for one in (cell.speculative, cell.plain) if one]
-            asked = f"{BATTERY} {found.version}, {found.tokens:,} tokens a setting"
+            asked = f"{BATTERY} {found.version}, {found.tokens:,} tokens"
     kinds = Counter(kind for one in audits for kind in dict.fromkeys(each.kind for each in one.findings))
     return {
         "subject": name,
