@@ -216,7 +216,8 @@ class Given:
     def nudged(self, order: str, by: float) -> Floats:
         """The target's rows where equally probable tokens, and the ends of cuts, are up to `by` apart."""
         apart = np.linspace(0.0, by, self._scores.shape[1])
-        cuts = {name: getattr(self.sampling, name) * (1.0 + by) for name in ("top_p", "min_p")}
+        acting = self.sampling.acting & {"top_p", "min_p"}  # the others may be left to the checkpoint
+        cuts = {name: getattr(self.sampling, name) * (1.0 + by) for name in acting}
         sampling = replace(self.sampling, **{name: min(1.0, value) for name, value in cuts.items()})
         return processed(self._scores + apart, sampling, order, self._seen)
 
