@@ -129,7 +129,7 @@ def kill_matrix_summary(sources: Sources) -> str:
     everything = {row.name for row in kernels}
     rows.append(["all", whole(len(everything)), *_shares(missed.values(), everything)])
     head = ["", "of", *(_upright(column.name) for column in matrix.columns)]
-    return tabular("lr@{\\quad}" + "r" * len(matrix.columns), head, rows)
+    return tabular("lr" + "@{\\hspace{9pt}}r" * len(matrix.columns), head, rows)
 
 
 def _shares(missed: Iterable[set[str]], members: set[str]) -> list[str]:
