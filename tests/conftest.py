@@ -38,7 +38,7 @@ SLOW_FIXTURES = {"made", "cluster"}
 #: Examples of the documentation that audit or compare at full scale; `test_testing`, `test_against`,
 #: `test_parts` and `test_engine_audit` do so with small ones.
 SLOW_EXAMPLES = {
-    "specsim._runs.merge", "specsim.auditing._afterwards.diagnose", "specsim.auditing._runner.audit",
+    "specsim._runs.merge", "specsim.auditing._shards.diagnose", "specsim.auditing._runner.audit",
     "specsim.auditing._shards.audit_shard",
     "specsim.auditing._two_sample.audit_against", "specsim.engines._audit.matrix.audit_matrix",
     "specsim.testing.assert_exact", "specsim.testing.assert_same",

@@ -9,7 +9,7 @@ from refused import refused, refuses
 
 from specsim import adapters, audit, rules
 from specsim.adapters import EngineMissing
-from specsim.auditing._afterwards import is_installed
+from specsim.auditing._shards import is_installed
 
 THEIRS = """\
 import numpy as np
