@@ -24,7 +24,7 @@ from paper.latex import code, decimal, listed, percent, short, text, whole, word
 from paper.sources import Sources, hold, the
 from specsim import default_pair, mistakes, rules
 from specsim.auditing import LEVELS, _runner
-from specsim.auditing._cases import decoder_battery as decoder_cases
+from specsim.auditing._cases.battery import decoder_battery
 from specsim.auditing._checks import counts as tallies
 from specsim.auditing._checks import findings as judge
 from specsim.auditing._checks import tables as plan
@@ -133,7 +133,7 @@ def audit(sources: Sources) -> Macros:
     return {
         "nVerifierCases": whole(len(verifier.cases)),
         "nRuleCases": whole(len(rule.cases)),
-        "nDecoderCases": word(len(decoder_cases.decoder_battery())),
+        "nDecoderCases": word(len(decoder_battery())),
         "nPrefixCells": whole(tallies.MAX_PREFIX_CELLS),
         "nPitBins": whole(tallies.PIT_BINS),
         "nConcentrations": word(len(DEVIATIONS)),

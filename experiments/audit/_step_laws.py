@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from experiments import Floats
 from specsim.adapters._contract import Declared
-from specsim.auditing._cases.battery import Case
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import Case, DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import PIT_BINS, TAIL_EDGES, AuditTally, table_positions
 from specsim.auditing._checks.decoder import Processing, plan_decoder_tables

@@ -21,8 +21,7 @@ from experiments.audit._step_laws import Known, alarm, known_decoder, known_step
 from specsim import mistakes, rules
 from specsim.adapters._contract import Declared
 from specsim.auditing import LEVELS
-from specsim.auditing._cases.battery import battery
-from specsim.auditing._cases.decoder_battery import decoder_battery
+from specsim.auditing._cases.battery import battery, decoder_battery
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES
 from specsim.auditing._checks.findings import MIN_TOO_GOOD_DF

@@ -29,7 +29,7 @@ from experiments.audit._step_laws import (
 )
 from specsim import mistakes
 from specsim.auditing import LEVELS
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.contract_checks import check_promises
 from specsim.auditing._checks.subjects import Subject

@@ -14,8 +14,7 @@ import numpy as np
 
 from specsim import rules
 from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
-from specsim.auditing._cases.battery import BITS, Case, case_key
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import BITS, Case, DecoderCase, case_key
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks import subjects
 from specsim.auditing._checks.tables import Plan, Table

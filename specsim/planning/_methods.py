@@ -17,9 +17,9 @@ from specsim.core._tables import Piece, Table
 from specsim.models import Pair
 from specsim.planning._costs import Hardware, Network, Roofline
 from specsim.simulation._compiling import compile_rules
-from specsim.simulation._grid import Compared, context_rows, most_of, run_grid, show_tv, tv_of
+from specsim.simulation._grid import Compared, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
-from specsim.simulation._sources import pair_of
+from specsim.simulation._sources import context_rows, pair_of
 from specsim.simulation.methods import LAYERS, TARGET, WIDTH, Drafting, Method
 from specsim.simulation.methods import get as get_method
 from specsim.simulation.methods import names as method_names

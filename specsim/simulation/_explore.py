@@ -15,9 +15,8 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import needed
 from specsim.models import Model, Pair
 from specsim.rules import Rule, get
-from specsim.simulation._grid import show_tv
+from specsim.simulation._grid import Sweep, show_tv, sweep
 from specsim.simulation._sources import pair_of
-from specsim.simulation._sweep import Sweep, sweep
 
 RULES = ("standard", "block", "one_hot", "lenience", "scaled_lenience", "greedy_lenience")
 GAMMAS = np.arange(1, 13)

@@ -369,3 +369,27 @@ def acceptance_by_position(rule: Rule, p: Floats, q: Floats, tree: Tree) -> Floa
     except ValueError:  # such as too many orders to enumerate
         return None
     return np.array([found[width] for width in widths])
+
+
+#: The most contexts for mean total variation, since declared laws are computed in Python.
+CONTEXTS = 256
+
+
+def context_rows(target: Any, draft: Any) -> tuple[Floats, Floats]:
+    """Rows of target and draft at up to `CONTEXTS` contexts where steps begin, evenly spaced."""
+    if isinstance(target, Trace):
+        _, p, q = target.steps(_some(np.arange(target.num_steps)))
+        return p[:, 0], q[:, 0]
+    if not isinstance(target, Model):
+        if draft is None:
+            raise TypeError(NO_DRAFT)
+        p, q = np.atleast_2d(check_rows(target, "target"), check_rows(draft, "draft"))
+        if p.shape != q.shape:
+            raise ValueError(f"draft: shape {q.shape}, the target has {p.shape}; give both one shape")
+        return _some(p), _some(q)
+    some = _some(shared_contexts(target, draft))
+    return target.rows(some), draft.rows(some)
+
+
+def _some(contexts: Any) -> Any:
+    return contexts[:: -(-len(contexts) // CONTEXTS)]

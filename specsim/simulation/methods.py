@@ -20,7 +20,7 @@ from specsim.models import DynamicTree, LookaheadDecoding, Mixture, Model, Pair,
 from specsim.models._base import drawn_text
 from specsim.models._drafts.dynamic import Draft
 from specsim.models._multi_token import rows_ahead
-from specsim.simulation._grid import context_rows
+from specsim.simulation._sources import context_rows
 from specsim.traces._reader import Trace
 
 GIVE = "give two models or two pmfs"

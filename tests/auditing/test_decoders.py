@@ -12,7 +12,7 @@ from refused import refused, refuses
 from specsim import audit, generate, mistakes
 from specsim.adapters import declares
 from specsim.adapters._contract import BrokenVerifier, Declared
-from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
+from specsim.auditing._cases.battery import DecoderCase, decoder_battery
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing._checks.findings import evidence, judge_case, judge_table
 from specsim.auditing._checks.tables import Plan

@@ -18,7 +18,7 @@ from experiments.audit import diagnosis
 from specsim import audit, mistakes, rules
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
-from specsim.auditing._cases.decoder_battery import decoder_battery
+from specsim.auditing._cases.battery import decoder_battery
 from specsim.auditing._checks import subjects
 from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.findings import dependent

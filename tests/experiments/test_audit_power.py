@@ -15,8 +15,7 @@ from experiments.audit._step_laws import deviation, known_law, rejections, subje
 from experiments.audit.audit_calibration import calibrate, exact_cases
 from specsim import audit, mistakes, rules
 from specsim.auditing import Verdict
-from specsim.auditing._cases.battery import Case
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import Case, DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._schedule import CaseRun, run_case

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.findings import detectable_in_table
 from specsim.auditing._checks.tables import Plan

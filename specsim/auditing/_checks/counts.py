@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing._cases.battery import Case
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import Case, DecoderCase
 from specsim.auditing._cases.rows import tables_of
 from specsim.auditing._checks.claimed_law import Claim, rows_on_path
 from specsim.core._kernels import inner_kernel, kernel

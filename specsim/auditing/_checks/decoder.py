@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import DecoderCase
 from specsim.auditing._checks import counts as counting
 from specsim.auditing._checks.tables import Table, alternatives, even_table, prefix_tables
 from specsim.auditing._verifier.arrays import as_sequence

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import scipy
 
-from specsim.auditing._cases.battery import Case
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import Case, DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.counts import CALLS, ENDS, NEIGHBOURS, QUARTERS
 from specsim.auditing._checks.tables import LOOKS, Plan, Table, interim_looks

@@ -15,8 +15,14 @@ import numpy as np
 
 from specsim import adapters, rules
 from specsim.adapters import _contract as contract
-from specsim.auditing._cases.battery import DECLARED_VOCABULARY, LEVELS, Case, battery
-from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
+from specsim.auditing._cases.battery import (
+    DECLARED_VOCABULARY,
+    LEVELS,
+    Case,
+    DecoderCase,
+    battery,
+    decoder_battery,
+)
 from specsim.auditing._cases.rows import case_of_pair, rows_of
 from specsim.auditing._cases.shapes import ShapesCase, shape_cases
 from specsim.auditing._checks.claimed_law import Claim

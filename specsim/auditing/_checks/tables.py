@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing._cases.battery import Case
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import Case, DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks import counts as counting
 from specsim.auditing._checks.claimed_law import Claim

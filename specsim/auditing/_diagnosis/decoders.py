@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from specsim.adapters._contract import BrokenVerifier
-from specsim.auditing._cases.battery import case_key
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import DecoderCase, case_key
 from specsim.auditing._checks.counts import table_positions
 from specsim.auditing._checks.subjects import DecoderSubject, Span, count_span
 from specsim.auditing._diagnosis import likelihood

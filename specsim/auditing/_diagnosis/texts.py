@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import DecoderCase
 from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.subjects import DecoderSubject
 from specsim.auditing._diagnosis.likelihood import LEAST, Prediction

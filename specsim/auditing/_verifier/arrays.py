@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import DecoderCase
 from specsim.auditing._verifier.origin import LONGEST
 from specsim.core._checks import check_unmasked
 from specsim.core._json import described

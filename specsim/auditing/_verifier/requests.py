@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from specsim.adapters._contract import Declared
-from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
+from specsim.auditing._cases.battery import DecoderCase, decoder_battery
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.origin import Origin
 from specsim.core._streams import Key
