@@ -26,8 +26,7 @@ from typing import Any
 
 from specsim.core._files import atomic_write
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told, working
-from specsim.core._registry import check_known
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_known
 
 __all__ = [
     "ROOMS", "ROOT", "Floats", "Ints", "Progress", "Row", "ShowProgress",

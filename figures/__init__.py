@@ -9,7 +9,8 @@ matplotlib nor pyarrow.
 import importlib
 from types import ModuleType
 
-from specsim.core._registry import check_known, modules_beside
+from specsim.core._files import modules_beside
+from specsim.core._types import check_known
 
 __all__ = ["get", "names"]
 

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._arguments import checked
 from specsim.core._files import open_file, read_columns, read_text
 from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options
-from specsim.core._registry import suggestion
 from specsim.core._tensors import UNREADABLE, read_arrays, read_tensors
+from specsim.core._types import checked, suggestion
 from specsim.core.distributions import PAIR_KINDS, check_rows, synthetic_pair
 from specsim.decoding._recording.huggingface import kept_rows
 from specsim.models import Pair

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specsim._named_pairs import read_pair
-from specsim.core._arguments import checked
 from specsim.core._json import rebuilding
 from specsim.core._progress import ShowProgress
 from specsim.core._saving import load, show_once
+from specsim.core._types import checked
 from specsim.models import Pair
 from specsim.simulation._checkpoints import REMEDY, add_parts
 from specsim.simulation._result import Simulation, merge_simulation

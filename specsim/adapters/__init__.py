@@ -28,7 +28,7 @@ from specsim.adapters._engines import EngineMissing, Function, engine_function, 
 from specsim.core._files import read_table
 from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name
-from specsim.core._registry import suggestion
+from specsim.core._types import suggestion
 
 __all__ = ["EngineMissing", "Verifier", "declares", "get", "names"]
 

@@ -25,8 +25,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from specsim import rules
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_choice, check_count
+from specsim.core._types import check_between, check_choice, check_count, checked
 from specsim.models._drafts.sampling import SAMPLING_METHODS
 from specsim.models._processed import Processing
 from specsim.rules import Rule

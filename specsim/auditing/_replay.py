@@ -13,8 +13,8 @@ from specsim.auditing._checks.tables import interim_looks
 from specsim.auditing._diagnosis.verifiers import SEGMENTS
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.core._arguments import checked
 from specsim.core._streams import Key, RandomSource, root_of
+from specsim.core._types import checked
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import Batch
 

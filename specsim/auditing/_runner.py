@@ -23,11 +23,11 @@ from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Proof
 from specsim.auditing._schedule import CaseRun, Schedule
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.core._checks import check_between, check_choice, check_seconds
 from specsim.core._kernels import available_threads
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._types import check_between, check_choice, check_seconds
 from specsim.models import TableModel, Tree
 from specsim.rules import Rule
 from specsim.simulation._executors import workers_of

@@ -22,11 +22,11 @@ from specsim.auditing._runner import check_limits, result_of
 from specsim.auditing._schedule import CaseRun, Schedule
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.origin import Origin, digest_of, source_of
-from specsim.core._arguments import checked
 from specsim.core._kernels import available_threads
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance, this_code
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._types import checked
 from specsim.rules import Rule, names
 from specsim.simulation._checkpoints import Checkpoint, Part, check_shard
 from specsim.simulation._counting import offset

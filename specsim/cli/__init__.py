@@ -13,8 +13,8 @@ import cyclopts
 
 from specsim.cli._app import COMMANDS, app
 from specsim.cli._terminal import discard, prepare_streams
+from specsim.core._files import modules_beside
 from specsim.core._json import printable
-from specsim.core._registry import modules_beside
 
 __all__ = ["main", "run_app"]
 

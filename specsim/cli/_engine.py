@@ -13,11 +13,10 @@ from specsim import engines
 from specsim.cli._app import app, audit_app, command, refuse
 from specsim.cli._options import HELP, REAL, WHOLE, Flag, Real, Whole, given, whole_numbers
 from specsim.cli._terminal import TEXT, Form, print_judged, print_result
-from specsim.core._checks import check_count, said_of
 from specsim.core._files import read_text
 from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name
-from specsim.core._registry import check_known
+from specsim.core._types import check_count, check_known, said_of
 
 if TYPE_CHECKING:
     from specsim.engines._planted.folder import Planted

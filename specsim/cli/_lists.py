@@ -6,8 +6,8 @@ from typing import Any
 import specsim
 from specsim.cli._app import app, command
 from specsim.cli._terminal import TEXT, Form, print_result
-from specsim.core._registry import check_known
 from specsim.core._tables import NONE, Listing, Table
+from specsim.core._types import check_known
 
 
 @command(app, name="list")

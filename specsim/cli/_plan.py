@@ -14,12 +14,11 @@ from specsim.cli import _options as option
 from specsim.cli._app import COMMANDS, app, command, refuse
 from specsim.cli._options import REAL, WHOLE, Real, Several, Whole, given, pair_of, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
-from specsim.core._checks import said_of
 from specsim.core._files import read_cells
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
-from specsim.core._registry import check_known
 from specsim.core._tables import Listing
+from specsim.core._types import check_known, said_of
 from specsim.models import Pair
 
 #: The largest γ to consider.

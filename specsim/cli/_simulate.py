@@ -14,10 +14,10 @@ from specsim.cli import _options as option
 from specsim.cli._app import app, command, refuse
 from specsim.cli._options import draft_of, gamma_for, given, models_of, pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, show
-from specsim.core._checks import said_of
 from specsim.core._files import write_text
 from specsim.core._numbers import exact
 from specsim.core._tables import NONE, Listing, Table, span
+from specsim.core._types import said_of
 
 #: The files that --out writes.
 WRITTEN = ("comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.svg")

@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._checks import check_count
+from specsim.core._types import check_count
 
 PACKAGE = Path(__file__).parents[1]
 

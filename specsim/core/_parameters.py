@@ -6,9 +6,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from specsim.core._checks import said_of
 from specsim.core._numbers import real
-from specsim.core._registry import suggestion
+from specsim.core._types import said_of, suggestion
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._arguments import check_arguments, checked
 from specsim.core._files import PathLike, atomic_write, open_file, read_table
 from specsim.core._json import read_sealed, rebuilding, sealed
 from specsim.core._provenance import specsim_version
-from specsim.core._types import dtype_of
+from specsim.core._types import check_arguments, checked, dtype_of
 
 FORMAT = "specsim result 1"
 

@@ -12,11 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count, check_unmasked
 from specsim.core._files import read_table
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._types import MOST_TOKENS, Floats, Ints, dtype_of
+from specsim.core._types import (
+    MOST_TOKENS,
+    Floats,
+    Ints,
+    check_between,
+    check_count,
+    check_unmasked,
+    checked,
+    dtype_of,
+)
 
 #: What numbers that are no probabilities may be.
 LOGITS = "; if these are logits, give their softmax"

@@ -9,9 +9,7 @@ import numpy as np
 import scipy  # its modules, which load slowly, are loaded at their first use
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count, check_unmasked
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_between, check_count, check_unmasked, checked
 
 #: Expected count below which a cell is merged with others before a chi-square is taken.
 MIN_EXPECTED = 10.0

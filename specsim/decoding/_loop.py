@@ -6,12 +6,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from specsim import rules
-from specsim.core._arguments import checked
-from specsim.core._checks import check_choice, check_count
 from specsim.core._files import read_table
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
+from specsim.core._types import check_choice, check_count, checked
 from specsim.core.distributions import check_tokens, cumulative_draw
 from specsim.decoding._drafters import Drafter, Side, make_drafter
 from specsim.decoding._result import Generation, Step

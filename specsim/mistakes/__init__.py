@@ -10,7 +10,7 @@ rejects one raises a false alarm.
 of that kind. `_laws.py` has the parts of exact laws, `_rows.py` laws of arrays of rows."""
 
 from specsim.core._parameters import split_name
-from specsim.core._registry import check_known
+from specsim.core._types import check_known
 from specsim.mistakes import (
     _acceptance,
     _candidates,

@@ -6,9 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_unmasked
-from specsim.core._types import Floats, TokenArray
+from specsim.core._types import Floats, TokenArray, check_unmasked, checked
 from specsim.core.distributions import check_tokens, cumulative_draw
 
 

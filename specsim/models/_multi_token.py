@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count
 from specsim.core._kernels import kernel
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_count, checked
 from specsim.core.distributions import copy_row
 from specsim.models._base import Model
 

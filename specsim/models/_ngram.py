@@ -29,11 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._arguments import checked
 from specsim.core._files import check_file
 from specsim.core._kernels import kernel
 from specsim.core._tensors import UNREADABLE, read_arrays, write_arrays
-from specsim.core._types import Floats
+from specsim.core._types import Floats, checked
 from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
 from specsim.models._processed import Processable
 

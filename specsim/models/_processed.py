@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core import distributions
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count
-from specsim.core._types import Floats, TokenArray
+from specsim.core._types import Floats, TokenArray, check_count, checked
 from specsim.models._base import Model, check_out
 
 #: The parameters of a sampler, and the values that change nothing.

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._types import Floats, TokenArray
+from specsim.core._types import Floats, TokenArray, checked
 from specsim.core.distributions import check_rows, row_place
 from specsim.models import _base as base
 from specsim.models._base import Model, OfTarget

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.core._arguments import checked
 from specsim.core._files import probe_file
 from specsim.core._tensors import write_arrays
+from specsim.core._types import checked
 from specsim.models._ngram import NGramModel, Provenance, bits_per_byte, read_models
 
 ModelPair = tuple[NGramModel, NGramModel]

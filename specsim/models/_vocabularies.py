@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._arguments import checked
 from specsim.core._files import check_file, read_table, read_text
 from specsim.core._json import parse_json
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict, needed
 from specsim.core._tensors import read_tensors
+from specsim.core._types import checked
 
 FILES = ("tokenizer.json", "vocab.json", "vocab.txt")
 #: Where the numbers of special tokens are looked up, in this order, then their texts.

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._types import check_count, checked
 from specsim.theory import expected_tokens
 
 #: The largest γ that is looked at in the search for the best one.

@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count, said_of
 from specsim.core._files import PathLike, read_cells
 from specsim.core._numbers import real, whole
 from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_between, check_count, checked, said_of
 from specsim.planning._costs import MOST_GAMMA
 from specsim.planning._plan import Candidate, Ranked, Ranking, name_best, tokens_to
 from specsim.served._feasible import Value, read

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specsim import rules
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count, count_of
 from specsim.core._plotting import COLORS, Axes, axes_or_new
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
-from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
+from specsim.core._types import check_between, check_count, check_known, checked, count_of
 from specsim.models import Pair
 from specsim.planning._costs import Hardware, Network, Roofline
 from specsim.simulation._compiling import compile_rules

@@ -9,11 +9,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
 from specsim.core._plotting import COLORS, Axes, axes_or_new
 from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table, as_dict, bars
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_between, check_count, checked
 from specsim.planning._costs import MOST_GAMMA, ConstantRatio, StepCost
 from specsim.traces._summary import Accepted
 

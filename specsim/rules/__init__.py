@@ -11,14 +11,13 @@ down a tree, `deferral` follows the target or the draft at each position, `fixed
 fixed pair."""
 
 import importlib
-import pkgutil
 from functools import cache
 from pathlib import Path
 
-from specsim.core._arguments import checked
+from specsim.core._files import modules_beside
 from specsim.core._kernels import kernel
 from specsim.core._parameters import Parameter, split_name
-from specsim.core._registry import check_known
+from specsim.core._types import check_known, checked
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 
@@ -60,7 +59,7 @@ def names(*groups: str) -> list[str]:
 def _members(group: str) -> tuple[str, ...]:
     if group == "controls":
         return tuple(_wrong())
-    return tuple(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / f"_{group}")]))
+    return tuple(modules_beside(Path(__file__).with_name(f"_{group}") / "__init__.py"))
 
 
 def _wrong() -> dict[str, Rule]:

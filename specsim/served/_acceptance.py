@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from specsim.core._arguments import checked
 from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table, as_dict, span
-from specsim.core._types import Floats
+from specsim.core._types import Floats, checked
 from specsim.served._feasible import Range, read
 from specsim.served._records import Record, read_records
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
 
-from specsim.core._arguments import checked
-from specsim.core._registry import check_known
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict
+from specsim.core._types import check_known, checked
 from specsim.core._verdicts import Check as Outcome
 from specsim.served._feasible import CLOSE, COUNTS, LATENCIES, Program, Range, Value, plus, read
 from specsim.served._meanings import SENTENCES, Numbers, answers, meanings

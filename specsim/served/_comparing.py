@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between
 from specsim.core._tables import CONFIDENCE, Line, Piece, Shown, Table, span
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_between, checked
 from specsim.served._acceptance import acceptance_of, half_width, some_records
 
 #: Random exchanges, and the probability with which a change of `detectable` is shown.

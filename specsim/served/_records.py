@@ -15,9 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from specsim.core._checks import said_of
 from specsim.core._files import open_file, read_table
 from specsim.core._json import LONGEST, log_files, read_line, split_lines
+from specsim.core._types import said_of
 from specsim.served._prometheus import SERIES, read_series
 from specsim.traces._responses import COUNTS, first_of
 

@@ -12,14 +12,12 @@ from numpy.typing import ArrayLike
 
 from specsim import theory
 from specsim.core import _plotting as plotting
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count, check_counts, count_of
 from specsim.core._plotting import COLORS, LINES, Axes, Figure
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
-from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
+from specsim.core._types import check_count, check_counts, check_known, checked, count_of
 from specsim.core.distributions import Floats, check_rows
 from specsim.core.stats import mean_tokens
 from specsim.models import Model, Pair, Tree

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
 from specsim.core._plotting import figure_style
 from specsim.core._progress import working
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import needed
+from specsim.core._types import checked
 from specsim.models import Model, Pair
 from specsim.rules import Rule, get
 from specsim.simulation._grid import Sweep, show_tv, sweep

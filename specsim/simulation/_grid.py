@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
-from specsim.core._arguments import checked
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress, working
 from specsim.core._provenance import Provenance
-from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Line, Piece, Shown, Table
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_known, checked
 from specsim.models import Model, Pair, Tree, chain, chains
 from specsim.models._processed import SAMPLING, sampled
 from specsim.rules import Rule

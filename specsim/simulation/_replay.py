@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
-from specsim.core._arguments import checked
 from specsim.core._kernels import interpreted
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform, word
 from specsim.core._tables import Shown
-from specsim.core._types import Floats, Ints, TokenArray
+from specsim.core._types import Floats, Ints, TokenArray, checked
 from specsim.models import LookaheadDecoding, Model, PromptLookup
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import fixed_pairs

@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
-from specsim.core._arguments import checked
-from specsim.core._checks import MOST_SECONDS, check_between, count_of
 from specsim.core._files import check_target
 from specsim.core._kernels import available_threads
 from specsim.core._progress import ShowProgress, working
 from specsim.core._provenance import Provenance
 from specsim.core._saving import encoded
 from specsim.core._streams import RandomSource, key_of, root_of
+from specsim.core._types import MOST_SECONDS, check_between, checked, count_of
 from specsim.models import LookaheadDecoding, Model, Pair, PromptLookup, Tree
 from specsim.models._drafts.dynamic import Draft
 from specsim.simulation import _checkpoints, methods

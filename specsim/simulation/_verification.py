@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
-from specsim.core._arguments import checked
 from specsim.core._kernels import interpreted
 from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core._tables import Piece, Shown, Table
+from specsim.core._types import checked
 from specsim.core.distributions import Floats, Ints, check_probabilities, check_rows, check_tokens
 from specsim.models import Tree
 from specsim.rules import Rule

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from specsim import models, theory
-from specsim.core._arguments import checked
 from specsim.core._files import read_table
 from specsim.core._parameters import Parameter, Parametrised, split_name
-from specsim.core._registry import check_known
 from specsim.core._streams import Purpose, key_of, uniforms
-from specsim.core._types import Floats, TokenArray
+from specsim.core._types import Floats, TokenArray, check_known, checked
 from specsim.core.distributions import check_rows
 from specsim.models import DynamicTree, LookaheadDecoding, Mixture, Model, Pair, PromptLookup, TableModel
 from specsim.models._base import drawn_text

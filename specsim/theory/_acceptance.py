@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
 from specsim.core._tables import NONE, Table, span
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_between, check_count, checked
 from specsim.core.distributions import check_rows
 from specsim.models._drafts.tree import MAX_NODES
 

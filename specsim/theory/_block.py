@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._arguments import checked
+from specsim.core._types import checked
 from specsim.core.distributions import check_rows
 from specsim.theory._acceptance import expected_tokens
 

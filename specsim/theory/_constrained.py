@@ -19,10 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count
 from specsim.core._numbers import as_fraction, rational
-from specsim.core._types import Tokens
+from specsim.core._types import Tokens, check_count, checked
 from specsim.models import Model
 from specsim.models._drafts.tree import MAX_NODES
 from specsim.theory._enumeration import Exact, Law, _rows_of

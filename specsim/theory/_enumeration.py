@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count
 from specsim.core._numbers import as_fraction, rational
 from specsim.core._progress import Progress, ShowProgress, shows_progress, silent, told
 from specsim.core._tables import Piece, Shown, Table, as_dict
-from specsim.core._types import Tokens
+from specsim.core._types import Tokens, check_count, checked
 from specsim.core.distributions import dyadic
 from specsim.models import DynamicTree, Model, Pair, TableModel, Tree, chain
 from specsim.models._base import check_pair, shared_contexts

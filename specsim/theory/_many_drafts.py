@@ -8,9 +8,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_choice, check_count
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_between, check_choice, check_count, checked
 from specsim.core.distributions import check_rows
 from specsim.models._drafts.sampling import SAMPLING_METHODS
 

@@ -9,9 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_count, checked
 from specsim.theory._acceptance import check_alpha_gamma, expected_tokens, plain
 
 #: γ beyond which `optimal_gamma` does not look.

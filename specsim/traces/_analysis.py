@@ -11,13 +11,11 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_choice, check_count
 from specsim.core._kernels import Kernel, inner_summary_kernel, summary_kernel
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import CONFIDENCE, NONE, Piece, Shown, Table, bars, row_of, span
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_choice, check_count, checked
 from specsim.traces._format import AnyColumns, Columns, Layout, reached_rows, rounding
 from specsim.traces._pieces import PIECE, VALUES, bits_of, decode
 from specsim.traces._reader import Trace

@@ -12,11 +12,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from specsim.core._arguments import checked
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._tables import Piece, Table, as_dict, span
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, checked
 from specsim.core._verdicts import BUDGET, Finding, Judged, Verdict
 from specsim.core.distributions import TOLERANCE
 from specsim.core.stats import chi_square, log_e_value

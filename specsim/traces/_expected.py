@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from specsim import rules
-from specsim.core._arguments import checked
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import CONFIDENCE, Piece, Shown, Table, span
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, checked
 from specsim.models import chain
 from specsim.rules import Rule
 from specsim.traces._analysis import ALONE, document_draws, outer_quantiles

@@ -11,13 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_unmasked
 from specsim.core._json import parse_json
 from specsim.core._progress import Progress, ShowProgress, shows_progress, silent, told
-from specsim.core._registry import check_known
 from specsim.core._tensors import TYPES
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_known, check_unmasked, checked
 from specsim.traces._checksums import FAULTS, SOUND, measure, normalise
 from specsim.traces._format import MANIFEST, AnyColumns, Entries, Layout, digest, read_manifest, take
 from specsim.traces._pieces import decode

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._arguments import checked
 from specsim.core._kernels import available_threads, kernel
 from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, plain, span
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, checked
 from specsim.core.stats import accepted_error
 from specsim.theory._acceptance import rates, with_error
 from specsim.traces._format import AnyColumns, Layout, rounding

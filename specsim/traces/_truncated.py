@@ -8,10 +8,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count
 from specsim.core._kernels import kernel
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_count, checked
 from specsim.core.distributions import capped_ratio, check_rows
 from specsim.traces._format import DTYPES, AnyColumns, Columns, Layout, rounding
 from specsim.traces._pieces import decode

@@ -11,11 +11,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_choice, check_count, check_unmasked, said_of
 from specsim.core._files import check_new_folder, make_folder
 from specsim.core._tensors import save_tensors
-from specsim.core._types import MOST_TOKENS
+from specsim.core._types import MOST_TOKENS, check_choice, check_count, check_unmasked, checked, said_of
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.traces import _format
 from specsim.traces._checksums import FAULTS, SOUND, measure

@@ -12,8 +12,7 @@ from refused import refused, refuses
 import specsim
 from specsim import decoding, engines, planning
 from specsim.core import distributions
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._types import check_count, checked
 from specsim.models import TableModel
 from specsim.models._multi_token import rows_ahead
 from specsim.planning import PassTime

@@ -19,7 +19,7 @@ OUT = "SPECSIM_TEST_WALK"
 #: Files whose calls, and all that follows from them, are not noted.
 ASIDE = ("auditing/_report/", "auditing/_checks/contract_checks.py")
 #: What passes a call on to the function that it decorates.
-WRAPS = ("core/_arguments.py", "core/_progress.py")
+WRAPS = ("core/_types.py", "core/_progress.py")
 #: What prints the verdict; its calls are not noted either.
 PRINTS = "print_result"
 

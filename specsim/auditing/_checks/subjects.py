@@ -39,9 +39,8 @@ from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.origin import Origin
 from specsim.auditing._verifier.requests import Callee
 from specsim.core._progress import Progress, silent
-from specsim.core._registry import suggestion
 from specsim.core._streams import Key
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, suggestion
 from specsim.models import Pair, chain
 from specsim.rules import Rule
 from specsim.simulation import _counting as counting

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._cases.battery import DecoderCase
 from specsim.auditing._verifier.origin import LONGEST
-from specsim.core._checks import check_unmasked
 from specsim.core._json import described
 from specsim.core._kernels import kernel
-from specsim.core._types import Ints, TokenArray
+from specsim.core._types import Ints, TokenArray, check_unmasked
 
 #: Bytes up to which rows of JAX are gathered by NumPy: XLA compiles a gather for each shape, which takes
 #: longer than to copy these.

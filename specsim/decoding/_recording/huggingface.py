@@ -17,13 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim import rules
-from specsim.core._checks import check_count
 from specsim.core._files import read_table, read_text
 from specsim.core._json import read_lines
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_count
 from specsim.decoding._recording.models import new_log
 from specsim.models import chain
 from specsim.models._drafts.sampling import draw_siblings

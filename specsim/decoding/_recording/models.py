@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count, count_of
 from specsim.core._kernels import interpreted
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_count, checked, count_of
 from specsim.models import Model, chain
 from specsim.simulation._rows import model_rows, start_of
 from specsim.simulation._sources import rule_verifier

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._checks import check_choice, count_of
 from specsim.core._files import read_table
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Piece, Table
+from specsim.core._types import check_choice, count_of
 from specsim.core._verdicts import BUDGET, Check, Finding, Judged, Verdict
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.known_mistakes import ALWAYS

@@ -7,12 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from specsim.core._arguments import check_arguments
-from specsim.core._checks import check_between, check_counts, check_seconds, count_of
 from specsim.core._files import make_folder
 from specsim.core._json import rebuilding
 from specsim.core._progress import Progress, ShowProgress, shows_progress, silent, told
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._types import check_arguments, check_between, check_counts, check_seconds, count_of
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.results import EngineAudit
 from specsim.engines._audit.store import LONG, Asking, TextStore, plan_requests, read_store

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._arguments import check_arguments
 from specsim.core._files import check_target, naming, open_file
 from specsim.core._json import parse_json, rebuilding
+from specsim.core._types import check_arguments
 from specsim.engines._clients.http import HttpServer, TextCompletion
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import BANNED

@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from specsim.auditing._checks.two_samples import block_ends
-from specsim.core._checks import check_count, check_seconds, count_of
 from specsim.core._json import printable
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._types import Ints
+from specsim.core._types import Ints, check_count, check_seconds, count_of
 from specsim.core._verdicts import BUDGET
 from specsim.engines._audit import counters, results
 from specsim.engines._audit.run import PLAIN, open_store

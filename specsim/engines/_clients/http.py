@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from specsim.core._checks import check_count, check_seconds
+from specsim.core._types import check_count, check_seconds
 from specsim.engines._clients import answers
 from specsim.engines._clients.running import Answers
 from specsim.engines._clients.writing import DIALECTS, TEXT_DIALECTS, Dialect, fields_of

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
-from specsim.core._checks import check_counts
+from specsim.core._types import check_counts
 from specsim.engines._clients.answers import read_completions, read_counters
 from specsim.engines._clients.running import Answers, InProcess, need
 from specsim.engines._clients.writing import TOKEN_IDS, fields_of

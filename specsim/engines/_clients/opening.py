@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from specsim.core._files import read_table
-from specsim.core._registry import check_known
+from specsim.core._types import check_known
 from specsim.engines._planted.requests import Engine
 from specsim.engines._planted.served_pair import Pair
 

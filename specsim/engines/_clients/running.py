@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any, ClassVar
 
-from specsim.core._checks import check_counts
+from specsim.core._types import check_counts
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import NEUTRAL, Completion, FailedError, Failure, Request
 from specsim.models._processed import SAMPLING

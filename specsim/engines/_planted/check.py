@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._checks import check_choice
 from specsim.core._json import rebuilding
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_choice
 from specsim.core._verdicts import Judged, Verdict
 from specsim.engines._planted.checkpoints import READERS, check_installed
 from specsim.engines._planted.folder import FORMATS, MANIFEST, open_planted

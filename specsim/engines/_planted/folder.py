@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_choice, check_count
 from specsim.core._files import sha256_of
 from specsim.core._json import read_sealed
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import as_dict
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_choice, check_count, checked
 from specsim.engines._planted.law import Law, TableLogits, models_of, read_laws
 from specsim.theory import expected_tokens
 from specsim.traces._format import Entries

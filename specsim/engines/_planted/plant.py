@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_choice, check_count
 from specsim.core._files import check_new_folder, make_folder, sha256_of, write_text
 from specsim.core._json import sealed
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tensors import write_arrays
+from specsim.core._types import check_between, check_choice, check_count, checked
 from specsim.engines._planted import folder
 from specsim.engines._planted.architectures import ARCHITECTURES, HEADS, OWN, build
 from specsim.engines._planted.checkpoints import GGUF, WRITERS, check_installed

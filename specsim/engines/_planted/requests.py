@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
 from specsim.core._files import read_table
 from specsim.core._json import printable
+from specsim.core._types import check_between, check_count, checked
 from specsim.core._verdicts import LONGEST
 
 #: Where an OpenAI-compatible server takes completions, and chats.

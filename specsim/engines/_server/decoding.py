@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
-from specsim.core._checks import check_count
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_count
 from specsim.engines._planted.law import Law, log_softmax, most_probable
 from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
 from specsim.engines._planted.served_pair import Pair, ReadingLaw, check_request

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from specsim import mistakes
 from specsim.core._files import read_table
-from specsim.core._registry import suggestion
 from specsim.core._streams import Purpose, key_of
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, suggestion
 from specsim.engines._planted.memory import Memory
 from specsim.engines._planted.processing import FIRST_ORDER, PARTS
 from specsim.engines._server.step import Change, Running, Step, text_uniforms

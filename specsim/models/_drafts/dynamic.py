@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_counts
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_counts, checked
 from specsim.models import Model
 from specsim.models._drafts.sampling import draw_siblings
 from specsim.models._drafts.tree import Tree

@@ -15,8 +15,7 @@ import heapq
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._types import check_count, checked
 from specsim.models._drafts.tree import MAX_NODES, Tree
 
 

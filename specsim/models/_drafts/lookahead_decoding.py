@@ -28,9 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count, check_counts
 from specsim.core._streams import RandomSource
+from specsim.core._types import check_count, check_counts, checked
 from specsim.models import Model
 from specsim.models._drafts.prompt_lookup import as_text
 from specsim.models._drafts.tree import Tree, chains

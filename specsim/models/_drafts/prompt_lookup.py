@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_counts, check_unmasked
-from specsim.core._types import Ints
+from specsim.core._types import Ints, check_counts, check_unmasked, checked
 from specsim.models._drafts.tree import Tree, as_tree
 
 ONE_CHAIN = "gamma: prompt lookup drafts one chain, without a row q after it; give a number of tokens"

@@ -23,8 +23,7 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_counts
+from specsim.core._types import check_counts, checked
 from specsim.models._drafts.tree import Tree
 
 #: F of the best tree of a size, and the sizes of its root's subtrees by rank; None if there is no such tree.

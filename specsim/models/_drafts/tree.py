@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_choice, check_count
-from specsim.core._types import Tokens
+from specsim.core._types import Tokens, check_choice, check_count, checked
 from specsim.models._drafts.sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
 #: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN). The limit guards against mistyped sizes.

@@ -8,11 +8,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count, said_of
 from specsim.core._files import PathLike, read_columns, read_table
-from specsim.core._registry import check_known
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_between, check_count, check_known, checked, said_of
 from specsim.planning._batch._kernel import pass_seconds
 from specsim.planning._costs import Experts, Hardware, Network
 

@@ -4,12 +4,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from specsim.core._arguments import checked
-from specsim.core._checks import said_of
 from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name, written
-from specsim.core._registry import check_known
-from specsim.core._types import Floats
+from specsim.core._types import Floats, check_known, checked, said_of
 from specsim.planning._batch import _kernel as code
 from specsim.planning._policies._kinds import AnyPolicy, Constant, Goodput, Heuristic, Oracle
 

@@ -10,11 +10,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count, said_of
 from specsim.core._files import PathLike, read_columns
 from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_between, check_count, checked, said_of
 from specsim.planning._batch._kernel import BLOCK
 from specsim.planning._plan import rates_to
 

@@ -11,8 +11,6 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count, count_of
 from specsim.core._files import read_table
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import Axes, axes_or_new
@@ -20,7 +18,7 @@ from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import Key, RandomSource, key_of, root_of
 from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table, as_dict
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_count, checked, count_of
 from specsim.planning._batch._costs import BatchCost
 from specsim.planning._batch._kernel import TOTALS, Setup, serve
 from specsim.planning._batch._policies import AnyPolicy, Constant, for_kernel, spec_of

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._arguments import checked
 from specsim.core._plotting import Axes
 from specsim.core._progress import ShowProgress
-from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Line, Piece, as_dict, span
+from specsim.core._types import check_known, checked
 from specsim.planning._batch._costs import BatchCost
 from specsim.planning._batch._policies import AnyPolicy, Constant
 from specsim.planning._batch._simulate import BatchRun, Estimate, estimate, simulate_batch

@@ -11,9 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_between, check_count, checked
 from specsim.planning._costs import StepCost
 from specsim.planning._policies._log import UNKNOWN, DraftLog, Features
 

@@ -12,10 +12,8 @@ import numpy as np
 import scipy  # its modules, which load slowly, are loaded at their first use
 from numpy.typing import NDArray
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_count, count_of
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform, uniforms
-from specsim.core._types import Floats, Ints, TokenArray
+from specsim.core._types import Floats, Ints, TokenArray, check_count, checked, count_of
 from specsim.models import Model
 from specsim.models._base import check_pair, drawn_text, shared_contexts
 from specsim.models._drafts.sampling import draw_siblings

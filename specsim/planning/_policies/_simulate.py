@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_between, check_count, checked
 from specsim.core.stats import accepted_tokens
 from specsim.planning._costs import ConstantRatio, StepCost
 from specsim.planning._policies import _kinds as kinds

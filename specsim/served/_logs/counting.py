@@ -18,12 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_choice
 from specsim.core._json import log_files, read_lines
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, check_between, check_choice, checked
 from specsim.core.stats import chi_square, detectable_tv, log_e_value
 from specsim.served._logs import result
 from specsim.served._logs.texts import Conditions, Place, Text, Token, read_texts, unseen_tokens

@@ -9,10 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from specsim.core._arguments import checked
-from specsim.core._files import check_file, sha256_of
+from specsim.core._files import check_file, modules_beside, sha256_of
 from specsim.core._progress import Progress, ShowProgress, working
-from specsim.core._registry import check_known, modules_beside
+from specsim.core._types import check_known, checked
 from specsim.traces._reader import Trace, open_trace
 from specsim.traces._steps import Logged, Places, Source, Step, report_wrong_sums
 from specsim.traces._writer import TraceWriter, check_new_trace, writer

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._checks import said_of
 from specsim.core._json import RefusedError, decode_line
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, said_of
 from specsim.traces import _responses
 
 try:
