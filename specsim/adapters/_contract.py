@@ -28,7 +28,6 @@ from specsim import rules
 from specsim.core._types import check_between, check_choice, check_count, checked
 from specsim.models._drafts.sampling import SAMPLING_METHODS
 from specsim.models._processed import Processing
-from specsim.rules import Rule
 
 Verifier = Callable[..., Any]
 F = TypeVar("F", bound=Verifier)
@@ -175,7 +174,7 @@ def on_device(promise: Declared, device: str | None) -> Declared:
     return found
 
 
-def check_local(rule: Rule) -> None:
+def check_local(rule: rules.Rule) -> None:
     """Raise ValueError if the rows at a position do not determine the distribution of tokens of `rule`."""
     if rule.looks_ahead:
         raise ValueError(

@@ -11,7 +11,6 @@ import specsim
 from specsim import auditing
 from specsim.cli import _options as option
 from specsim.cli._app import app, audit_app, command, default
-from specsim.cli._options import draft_of, shard_of, small_pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_judged, print_result
 from specsim.core._saving import is_result
 
@@ -44,11 +43,11 @@ def prove(
     from specsim.theory._enumeration import MAX_DRAFTS
 
     synthetic = {"vocab_size": vocab_size, "overlap": overlap, "default_size": SMALL}
-    both = small_pair_of(pair, "specsim prove", **synthetic)
+    both = option.small_pair_of(pair, "specsim prove", **synthetic)
     if gamma is None and tree is None:
         size = getattr(both.target, "vocab_size", None) or len(both.target)
         gamma = GAMMA if size**GAMMA <= MAX_DRAFTS else 1
-    found = specsim.prove(both, rule=rule, gamma=draft_of(both, rule, gamma, tree, draft_sampling))
+    found = specsim.prove(both, rule=rule, gamma=option.draft_of(both, rule, gamma, tree, draft_sampling))
     print_result(found, form)
     return int(not found.as_claimed)
 
@@ -86,7 +85,7 @@ def audit(
     if shard is not None:
         if out is None:
             raise ValueError("--shard: no file for the counts of this part; give it with --out")
-        cases = auditing.audit_shard(verifier, out, shard_of(shard), level, rng=seed, **limits)
+        cases = auditing.audit_shard(verifier, out, option.shard_of(shard), level, rng=seed, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
     if against is not None:
@@ -96,7 +95,7 @@ def audit(
         return print_judged(compared, form, out, "against")
     if out is not None:
         form.make_folder(out, *REPORT)
-    own = None if pair is None else small_pair_of(pair, "specsim audit --pair")
+    own = None if pair is None else option.small_pair_of(pair, "specsim audit --pair")
     how: dict[str, Any] = {"pair": own, "cases": case, "fail_fast": fail_fast, "device": device}
     return write(specsim.audit(verifier, level, rng=seed, **how, **limits, **wanted), out, form)
 

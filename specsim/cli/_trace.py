@@ -8,7 +8,6 @@ import specsim
 from specsim import decoding
 from specsim.cli import _options as option
 from specsim.cli._app import command, refuse, trace_app
-from specsim.cli._options import models_of, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
 from specsim.core._json import printable
 from specsim.core._tables import Listing
@@ -39,7 +38,7 @@ def _written(trace: Any, texts: int | None = None) -> str:
 @command(trace_app, name="info")
 def trace_info(path: Path | None = None, *, form: Form = TEXT) -> int:
     """Describe a trace, and check the checksum of every row."""
-    trace = trace_of(path)
+    trace = option.trace_of(path)
     shards = trace.verify()
     lines = [f"{one.name}  {one.num_rows:,} rows  {'ok' if one.ok else one.damage}" for one in shards]
     rows = [{"shard": one.name, "rows": one.num_rows, "ok": one.ok, "damage": one.damage} for one in shards]
@@ -83,7 +82,7 @@ def trace_alpha(
     from specsim.traces._analysis import summarise_and_read
     from specsim.traces._summary import is_whole
 
-    trace = trace_of(path)
+    trace = option.trace_of(path)
     if not is_whole(trace.layout):
         form.check_no_picture("bounds")
     options: dict[str, Any] = {"entropy_of": entropy_of, "bins": bins, "rng": seed}
@@ -121,7 +120,7 @@ def trace_audit(
         return print_result(specsim.audit_served(path, **option.given(of_served), rng=seed), form)
     refuse(trace_audit, values, "trace")
     lenience = 1.0 if lenience is None else lenience
-    return print_result(specsim.traces.audit_log(trace_of(path), lenience=lenience, rng=seed), form)
+    return print_result(specsim.traces.audit_log(option.trace_of(path), lenience=lenience, rng=seed), form)
 
 
 @command(trace_app, name="record")
@@ -147,7 +146,7 @@ def trace_record(
     """Decode speculatively, with n-grams or two Hugging Face models, and log the drafts with p and q."""
     layout: dict[str, Any] = {"gamma": gamma, "rule": rule, "dtype": dtype, "top": top, "rng": seed}
     if target is None:
-        trace = decoding.record(path, *models_of(models), steps=steps, **layout)
+        trace = decoding.record(path, *option.models_of(models), steps=steps, **layout)
         done = _written(trace)
     else:
         from specsim.decoding._recording.huggingface import read_prompts

@@ -21,7 +21,6 @@ from specsim.rules import Rule
 from specsim.simulation import methods
 from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
-from specsim.simulation.methods import Method
 
 #: How the tokens of a chain are drafted.
 DRAFTINGS: dict[str, str] = read_table("kinds")["draftings"]
@@ -38,7 +37,7 @@ def generate(
     gamma: int | Draft = 5,
     rule: str | Rule = "standard",
     drafting: str = "sample",
-    method: str | Method | None = None,
+    method: str | methods.Method | None = None,
     eos: int | None = None,
     rng: RandomSource = None,
     progress: ShowProgress = None,

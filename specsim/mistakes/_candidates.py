@@ -13,7 +13,6 @@ from specsim.core.distributions import top_p
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._decoding import Decoder, decoder
-from specsim.mistakes._laws import Rows, StepLaw, law
 from specsim.mistakes._reference import at, mask_drafted, mistake, target
 from specsim.rules._chain.one_hot import recovered as without_drafted
 
@@ -35,11 +34,11 @@ def shared_budget(x: Ints, q: Floats, threshold: float) -> Ints:
     return ref.first_failure(chances >= (np.quantile(chances, threshold) if chances.size else 0.0))
 
 
-def cut_law(size: Callable[..., int]) -> Callable[..., StepLaw]:
+def cut_law(size: Callable[..., int]) -> Callable[..., laws.StepLaw]:
     """The law of the same; size(tokens, q, threshold) drafted tokens are verified."""
 
     @laws.of_chain
-    def step(tokens: Sequence[int], p: Rows, q: Rows, threshold: Any) -> StepLaw:
+    def step(tokens: Sequence[int], p: laws.Rows, q: laws.Rows, threshold: Any) -> laws.StepLaw:
         n = size(tokens, q, threshold)
         stop = [*laws.stop_law(laws.ratios(tokens[:n], p, q)), *[0] * (len(tokens) - n)]
         return stop, [*laws.follow_rows(tokens, p[: n + 1], q[:n]), *p[n + 1 :]]
@@ -47,7 +46,7 @@ def cut_law(size: Callable[..., int]) -> Callable[..., StepLaw]:
     return step
 
 
-def until(tokens: Sequence[int], q: Rows, threshold: Any) -> int:
+def until(tokens: Sequence[int], q: laws.Rows, threshold: Any) -> int:
     return next((i for i, x in enumerate(tokens) if q[i][x] < threshold), len(tokens))
 
 
@@ -56,7 +55,7 @@ MISTAKES = (
         "any_draw_matches",
         passes=lambda u, x, p, q, draws: u < 1.0 - (1.0 - at(p, x)) ** draws,
         recover=mask_drafted,
-        law=law(
+        law=laws.law(
             lambda p, q, x, draws: 1 - (1 - p[x]) ** int(draws),
             lambda p, q, x, draws: without_drafted(p, q, x),
         ),
@@ -65,13 +64,13 @@ MISTAKES = (
         "match_redrawn",
         passes=lambda u, x, p, q: u < at(p, x),
         recover=target,
-        law=law(lambda p, q, x: p[x], lambda p, q, x: p),
+        law=laws.law(lambda p, q, x: p[x], lambda p, q, x: p),
     ),
     mistake(
         "nucleus_match",
         passes=lambda u, x, p, q, mass: u < at(top_p(p, mass), x),
         recover=target,
-        law=law(lambda p, q, x, mass: laws.by_rows(top_p)(p, mass=mass)[x], lambda p, q, x, mass: p),
+        law=laws.law(lambda p, q, x, mass: laws.by_rows(top_p)(p, mass=mass)[x], lambda p, q, x, mass: p),
     ),
     decoder("longest_of_tries", Decoder(tries=lambda tries: int(tries))),
     mistake(

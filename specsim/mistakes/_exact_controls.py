@@ -10,7 +10,6 @@ from specsim.mistakes._acceptance import block_verify
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._indexing import whole_draft, without_last_drafted
 from specsim.mistakes._laws import Rows, StepLaw, of_chain, one_hot
-from specsim.mistakes._reference import at, mistake
 from specsim.rules._chain import block
 from specsim.rules._chain.one_hot import RULE as ONE_HOT
 from specsim.rules._chain.sampler_match import RULE as SAMPLER_MATCH
@@ -34,11 +33,11 @@ def block_one_hot_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
 
 
 EXACT_CONTROLS = (
-    mistake(
-        "one_hot_draft", passes=lambda u, x, p, q: u < at(p, x), recover=ref.mask_drafted, law=ONE_HOT.law
+    ref.mistake(
+        "one_hot_draft", passes=lambda u, x, p, q: u < ref.at(p, x), recover=ref.mask_drafted, law=ONE_HOT.law
     ),
-    mistake("sampler_match", verify=sampler_match, law=SAMPLER_MATCH.law),
-    mistake("block_one_hot", verify=block_one_hot, law=block_one_hot_law),
+    ref.mistake("sampler_match", verify=sampler_match, law=SAMPLER_MATCH.law),
+    ref.mistake("block_one_hot", verify=block_one_hot, law=block_one_hot_law),
     decoder("draft_not_rolled_back", Decoder(draft_keeps=whole_draft)),
     decoder("draft_one_short", Decoder(draft_keeps=without_last_drafted)),
 )

@@ -9,7 +9,6 @@ from ml_dtypes import bfloat16
 from specsim.core._types import Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes._decoding import Decoder, decoder
-from specsim.mistakes._laws import apply_temperature
 from specsim.mistakes._reference import round_to
 from specsim.mistakes._rows import likeliest
 from specsim.models._drafts.sampling import rank_tokens
@@ -40,8 +39,8 @@ def scaled_down(row: Row, count: Any, factor: Any) -> list[Any]:
 MISTAKES = (
     decoder("greedy_draft", Decoder(drafting=argmax)),
     decoder("greedy_draws", Decoder(drafting=argmax, verification=laws.law_of_last(argmax), processed=False)),
-    decoder("draft_temperature", Decoder(drafting=apply_temperature)),
-    decoder("handed_temperature", Decoder(verified_q=apply_temperature)),
+    decoder("draft_temperature", Decoder(drafting=laws.apply_temperature)),
+    decoder("handed_temperature", Decoder(verified_q=laws.apply_temperature)),
     decoder("draft_top_k", Decoder(drafting=laws.by_rows(likeliest))),
     decoder(
         "candidates_not_normalised", Decoder(drafting=laws.by_rows(likeliest), verified_q=among_likeliest)

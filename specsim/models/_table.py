@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from specsim.core._types import Floats, TokenArray, checked
 from specsim.core.distributions import check_rows, row_place
 from specsim.models import _base as base
-from specsim.models._base import Model, OfTarget
 from specsim.models._processed import Processable
 
 #: Up to this many contexts, all of them are the default.
@@ -115,7 +114,7 @@ def _check_fractions(table: NDArray[Any]) -> NDArray[Any]:
 
 @checked
 @dataclass(frozen=True)
-class Mixture(OfTarget, Processable):
+class Mixture(base.OfTarget, Processable):
     """A `draft` moved towards its `target`, with rows (1 - w)·q + w·p: the simplest model of distillation.
 
     It represents training on the target, as in DistillSpec (Zhou et al., arXiv 2310.08461), by one number w.
@@ -137,8 +136,8 @@ class Mixture(OfTarget, Processable):
     (Fraction(3, 4), Fraction(1, 4))
     """
 
-    draft: Model
-    target: Model
+    draft: base.Model
+    target: base.Model
     weight: float | Fraction
 
     def __post_init__(self) -> None:

@@ -24,7 +24,6 @@ from specsim.core._tables import Line, Piece, Shown, Table
 from specsim.core._types import Floats, check_known, checked
 from specsim.models import Model, Pair, Tree, chain, chains
 from specsim.models._processed import SAMPLING, sampled
-from specsim.rules import Rule
 from specsim.simulation._executors import Task, workers_of
 from specsim.simulation._result import Simulation
 from specsim.simulation._simulate import simulate
@@ -190,12 +189,12 @@ def most_of(what: str, unit: str, values: Mapping[str, float]) -> Line:
     return Line(f"{best}: {values[best]:.4f} {unit}, the most of {len(values)} {what}", "bold")
 
 
-def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
+def draft_for(rule: rules.Rule, gamma: int, drafts: int) -> Tree:
     drawing = rule.draft_sampling[0]
     return chains(drafts, gamma, drawing) if rule.claimed_on_trees else chain(gamma, drawing)
 
 
-def tv_of(rule: Rule, rows: Callable[[], tuple[Floats, Floats]]) -> float | None:
+def tv_of(rule: rules.Rule, rows: Callable[[], tuple[Floats, Floats]]) -> float | None:
     """The mean total variation of the declared law from rows of p; 0 if lossless, None if not known."""
     if rule.control or rule.looks_ahead:
         return None

@@ -31,7 +31,6 @@ from specsim.simulation._cuda import gpu_of
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 from specsim.simulation._result import STEPS, Simulation, counts_of
 from specsim.simulation._sources import FixedPairSource, RowSource, make_source, models_of, pair_of
-from specsim.simulation.methods import Method
 from specsim.traces._reader import Trace
 
 
@@ -42,7 +41,7 @@ def simulate(
     *,
     rule: str | rules.Rule = "standard",
     gamma: int | Draft = 5,
-    method: str | Method | None = None,
+    method: str | methods.Method | None = None,
     steps: int | str = 1_000_000,
     rng: RandomSource = None,
     threads: int | None = None,

@@ -15,7 +15,6 @@ from specsim.core._tables import Piece, Shown, Table
 from specsim.core._types import checked
 from specsim.core.distributions import Floats, Ints, check_probabilities, check_rows, check_tokens
 from specsim.models import Tree
-from specsim.rules import Rule
 from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
 
@@ -117,7 +116,7 @@ def verify(
     draft_tokens: ArrayLike,
     p: ArrayLike,
     q: ArrayLike | None,
-    rule: str | Rule = "standard",
+    rule: str | rules.Rule = "standard",
     *,
     rng: RandomSource = None,
     parents: Sequence[int] | None = None,
@@ -198,7 +197,7 @@ def verify(
     return Verification(emitted[: accepted[0] + 1, 0].tolist(), int(accepted[0]), str(chosen), root)
 
 
-def _check_drafts(rule: Rule, tree: Tree, tokens: Ints, q: Floats, single: bool) -> None:
+def _check_drafts(rule: rules.Rule, tree: Tree, tokens: Ints, q: Floats, single: bool) -> None:
     """Raise ValueError for a token that q cannot draw, and for siblings alike where the rule forbids them."""
     if rule.reads_draft and "sampled" in rule.draft_sampling:
         drafted_q = np.take_along_axis(q[:, list(tree.parents)], tokens[..., None], axis=-1)[..., 0]

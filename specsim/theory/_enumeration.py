@@ -25,7 +25,6 @@ from specsim.models import DynamicTree, Model, Pair, TableModel, Tree, chain
 from specsim.models._base import check_pair, shared_contexts
 from specsim.models._drafts.tree import MAX_NODES, as_tree
 from specsim.models._multi_token import row_ahead
-from specsim.rules import Rule
 
 #: More drafts than this are not enumerated, V^(drafted tokens), nor longer fractions shown.
 MAX_DRAFTS, LONGEST = 4096, 40
@@ -40,7 +39,7 @@ Rows = Callable[..., tuple[Any, ...]]
 
 
 @checked
-def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Tokens = ()) -> Law:
+def step_law(rule: rules.Rule, target: Model, draft: Model, tree: Tree, context: Tokens = ()) -> Law:
     """Enumerate the distribution of the tokens that one step emits.
 
     Parameters
@@ -79,7 +78,7 @@ def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Token
 
 
 def _step_masses(
-    rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, tell: Progress = silent
+    rule: rules.Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, tell: Progress = silent
 ) -> tuple[Masses, int]:
     """`step_law`, by prefix and next token, and the number of drafts of positive probability."""
     values = _values(rule)
@@ -245,7 +244,7 @@ def prove(
     target: Model | Pair,
     draft: Model | None = None,
     *,
-    rule: str | Rule = "standard",
+    rule: str | rules.Rule = "standard",
     gamma: int | Tree = 2,
     context: Tokens | None = None,
     progress: ShowProgress = None,
@@ -337,7 +336,7 @@ def _as_model(one: Any) -> Any:
 
 
 def _claimed(
-    rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, prefix: Tokens
+    rule: rules.Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, prefix: Tokens
 ) -> Sequence[Any]:
     """What `rule` claims of the token after `prefix`, given that the step gets there."""
     if rule.declared is None:
@@ -350,7 +349,7 @@ def _claimed(
     return rule.declared(p_rows(context + prefix), q, len(prefix), **_values(rule))
 
 
-def _values(rule: Rule) -> dict[str, Any]:
+def _values(rule: rules.Rule) -> dict[str, Any]:
     return {name: rational(value) for name, value in rule.values.items()}
 
 

@@ -42,7 +42,6 @@ from specsim.core._progress import Progress, silent
 from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints, suggestion
 from specsim.models import Pair, chain
-from specsim.rules import Rule
 from specsim.simulation import _counting as counting
 from specsim.simulation._executors import Workers
 from specsim.simulation._rows import model_rows, tile_parents
@@ -96,7 +95,7 @@ class _Counted:
 class RuleSubject(_Counted):
     """A built-in rule, by its fixed-pair kernel where p and q never change; `workers` may count its steps."""
 
-    rule: Rule
+    rule: rules.Rule
     threads: int
     workers: Workers | None = None
     pair: Pair | None = None
@@ -201,7 +200,7 @@ class VerifierSubject(_FunctionSubject):
         return [case for further in (False, True) for case in diagnostic_cases(self.declared, further)]
 
     @cached_property
-    def rule(self) -> Rule | None:
+    def rule(self) -> rules.Rule | None:
         return rules.get(self.declared.rule) if self.declared.rule else None
 
     @cached_property
@@ -259,7 +258,7 @@ class DecoderSubject(_FunctionSubject):
 Subject = RuleSubject | VerifierSubject | DecoderSubject
 
 
-def rule_function(rule: Rule) -> contract.Verifier:
+def rule_function(rule: rules.Rule) -> contract.Verifier:
     """Make a verifier function of a built-in rule for chains. Raises ValueError for other rules."""
     if rule.claimed_on_trees or rule.leaf_rows:
         raise ValueError(f"{rule.name}: as a verifier of arrays only rules for chains can be called")
@@ -286,7 +285,7 @@ def function_subject(
 
 @contextmanager
 def open_subject(
-    verifier: str | Rule | contract.Verifier,
+    verifier: str | rules.Rule | contract.Verifier,
     threads: int,
     timeout: float,
     workers: Workers | None = None,
@@ -296,7 +295,7 @@ def open_subject(
     for an unknown name, a missing device, and a function or a device together with workers."""
     if verifier == "":
         raise ValueError("verifier: empty; give a rule's name, or package.module:function")
-    by_rule = isinstance(verifier, Rule) or (isinstance(verifier, str) and is_rule(verifier))
+    by_rule = isinstance(verifier, rules.Rule) or (isinstance(verifier, str) and is_rule(verifier))
     if device is not None and workers is not None:
         raise ValueError(
             "device: workers put arrays where the verifier declares; declare device=… there, or leave "
@@ -306,7 +305,7 @@ def open_subject(
         most = 1 if workers else min(threads, MOST_PROCESSES)
         with closing(Child(verifier, device) if most == 1 else Children(verifier, device, most)) as child:
             yield function_subject(child, verifier, timeout, workers)
-    elif isinstance(verifier, str | Rule):
+    elif isinstance(verifier, str | rules.Rule):
         if device not in (None, "cpu"):
             raise ValueError(
                 f"device: {device!r} for a built-in rule, which is counted on the CPU here; specsim.simulate "

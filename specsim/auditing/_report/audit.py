@@ -10,7 +10,6 @@ from typing import Any
 from specsim.auditing._report import figures
 from specsim.auditing._report import text as words
 from specsim.auditing._results import audit as _results
-from specsim.auditing._results.audit import CaseResult
 from specsim.auditing._verifier.origin import Origin
 from specsim.core import _plotting
 from specsim.core._tables import Table, short
@@ -106,7 +105,7 @@ class Audit(_results.Audit):
         else:
             yield Check("power")
 
-    def _check(self, case: CaseResult) -> Check:
+    def _check(self, case: _results.CaseResult) -> Check:
         checked = partial(Check, case.case, seconds=case.seconds)
         if case.findings:
             outcome = "error" if case.verdict is Verdict.BROKEN else "failure"

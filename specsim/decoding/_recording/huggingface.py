@@ -27,7 +27,6 @@ from specsim.decoding._recording.models import new_log
 from specsim.models import chain
 from specsim.models._drafts.sampling import draw_siblings
 from specsim.models._processed import process
-from specsim.rules import Rule
 from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
 from specsim.traces._reader import SECONDS, Trace, open_trace
@@ -130,7 +129,7 @@ def record_hf(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float = 1.0,
-    rule: str | Rule = "standard",
+    rule: str | rules.Rule = "standard",
     dtype: str = "float32",
     top: int | None = None,
     device: str | None = None,
@@ -219,7 +218,7 @@ def trajectory(
     target: CachedModel,
     draft: CachedModel,
     texts: Sequence[Sequence[int]],
-    rule: Rule,
+    rule: rules.Rule,
     gamma: int,
     max_new_tokens: int,
     ends: frozenset[int],

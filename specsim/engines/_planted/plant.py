@@ -17,7 +17,6 @@ from specsim.core._types import check_between, check_choice, check_count, checke
 from specsim.engines._planted import folder
 from specsim.engines._planted.architectures import ARCHITECTURES, HEADS, OWN, build
 from specsim.engines._planted.checkpoints import GGUF, WRITERS, check_installed
-from specsim.engines._planted.folder import Spelling, mean_overlap
 from specsim.engines._planted.law import MOST_ROWS, TableLogits, digest_of, draw_pair, law_arrays
 from specsim.engines._planted.memory import Memory
 from specsim.engines._planted.requests import Sampling
@@ -165,12 +164,12 @@ def plant(
         checkpoints.append(OWN[heads](laws[0], context))
     place = make_folder(out)
     write_arrays(place / folder.LAWS, law_arrays(laws))
-    spelling = Spelling(words, openers)
+    spelling = folder.Spelling(words, openers)
     for format in chosen:
         for model, checkpoint in zip(models, checkpoints, strict=True):
             checkpoint.defaults.update(defaults)
             WRITERS[format](place / folder.FORMATS[format].format(model), checkpoint, spelling)
-    alpha, alpha_over = mean_overlap(*laws, sampling)
+    alpha, alpha_over = folder.mean_overlap(*laws, sampling)
     files = sorted(path for path in place.rglob("*") if path.is_file())
     packages = ["numpy", "safetensors", *(["gguf"] if "gguf" in chosen else [])]
     content = {

@@ -25,7 +25,6 @@ from specsim.engines._server.step import Running, Step, Text, text_uniforms
 from specsim.mistakes._rows import argmax
 from specsim.models import chain
 from specsim.models._drafts.sampling import draw_siblings
-from specsim.rules import Rule
 from specsim.simulation._rows import tile_parents
 
 #: Bytes of rows in a step, and the most texts that are decoded together.
@@ -47,7 +46,7 @@ class Decoder:
         pair: Pair,
         *,
         speculative: bool = True,
-        rule: str | Rule = "standard",
+        rule: str | rules.Rule = "standard",
         gamma: int = 4,
         mistake: str | None = None,
         seed: RandomSource = None,

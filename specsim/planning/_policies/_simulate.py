@@ -12,7 +12,6 @@ from specsim.core._types import Floats, Ints, check_between, check_count, checke
 from specsim.core.stats import accepted_tokens
 from specsim.planning._costs import ConstantRatio, StepCost
 from specsim.planning._policies import _kinds as kinds
-from specsim.planning._policies._kinds import Drafted, Policy
 from specsim.planning._policies._log import UNKNOWN, DraftLog
 from specsim.simulation._grid import most_of
 
@@ -28,21 +27,21 @@ class Step(NamedTuple):
     truncated: bool
 
 
-def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[Step]:
+def simulate_steps(log: DraftLog, policy: kinds.Policy, cost: StepCost) -> Iterator[Step]:
     """Yield the steps of a policy along a log; the last ones draft less, not to pass the end of the text."""
     policy.reset(cost)
     if isinstance(policy, kinds.Oracle):
         policy.foresee(log, cost)
     start, end = 0, len(log)
     while start < end:
-        step = Drafted(start)
+        step = kinds.Drafted(start)
         accepted, truncated = _draft(log, policy, step, end - start - 1)
         policy.learn(step, accepted)
         yield Step(start, step.size, accepted, truncated)
         start += accepted + 1
 
 
-def _draft(log: DraftLog, policy: Policy, step: Drafted, room: int) -> tuple[int, bool]:
+def _draft(log: DraftLog, policy: kinds.Policy, step: kinds.Drafted, room: int) -> tuple[int, bool]:
     """Draft up to `room` tokens: how many were accepted, and whether the log truncated the step."""
     outcomes, runs, features, tail, tails = log.lists
     start, run = step.start, runs[step.start]
@@ -165,7 +164,7 @@ class PolicyRuns(Shown, tuple[PolicyRun, ...]):
 @checked
 def simulate_policies(
     log: DraftLog,
-    policies: Iterable[Policy],
+    policies: Iterable[kinds.Policy],
     *,
     draft_cost: float = DRAFT_COST,
     cost: StepCost | None = None,
@@ -214,9 +213,9 @@ def simulate_policies(
     >>> run.tokens, run.steps + run.accepted
     (5000, 5000)
     """
-    chosen = list[Policy]()
+    chosen = list[kinds.Policy]()
     for policy in policies:  # of anything else there may be no end
-        if not isinstance(policy, Policy):
+        if not isinstance(policy, kinds.Policy):
             raise TypeError(f"policies: {policy!r} is not a policy; give such as Constant(5)")
         chosen.append(policy)
     if not chosen:
@@ -252,7 +251,7 @@ def simulate_policies(
     return PolicyRuns(runs)
 
 
-def _tally(log: DraftLog, policy: Policy, times: "_StepTimes", blocks: int) -> tuple[Ints, Floats, int]:
+def _tally(log: DraftLog, policy: kinds.Policy, times: "_StepTimes", blocks: int) -> tuple[Ints, Floats, int]:
     """[G+1, G+1] steps by drafted and accepted tokens; [blocks] times by where they began; those cut."""
     steps = np.array([tuple(step) for step in simulate_steps(log, policy, times)], dtype=np.int64)
     start, drafted, accepted, truncated = steps.T
@@ -283,7 +282,7 @@ class _StepTimes:
         return self._times[gamma]
 
 
-def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
+def every_policy(train: DraftLog, log: DraftLog) -> tuple[kinds.Policy, ...]:
     """One policy of each kind, with its authors' parameters.
 
     Policies that look at tokens draft at most `ahead` + 1, so that the logs never truncate their steps.

@@ -14,7 +14,6 @@ from specsim.core._kernels import Kernel
 from specsim.core._streams import Purpose, philox_words
 from specsim.rules._chain import block
 from specsim.rules._common import fixed_pairs, integers
-from specsim.rules._common.fixed_pairs import PairTables
 
 DRAFT, VERIFY, STEP, REST = map(int, (Purpose.DRAFT, Purpose.VERIFY, Purpose.STEP, Purpose.REST))
 philox = device_function(philox_words)
@@ -73,7 +72,7 @@ def block_step(gamma: int) -> Any:
         verify_uniforms = cuda.local.array(verified, np.float64)
         fill_uniforms(k0, k1, DRAFT, number, draft_uniforms)
         fill_uniforms(k0, k1, VERIFY, number, verify_uniforms)
-        pair, (draft, ratio, most) = PairTables(*tables[:-3]), tables[-3:]
+        pair, (draft, ratio, most) = fixed_pairs.PairTables(*tables[:-3]), tables[-3:]
         b, scales = 1.0, draft_uniforms  # b_i takes the place of the uniform that drew x_i
         for i in range(gamma):
             x = alias_draw(draft, draft_uniforms[i])
