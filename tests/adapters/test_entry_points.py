@@ -8,7 +8,6 @@ from commands import run
 from refused import refused, refuses
 
 from specsim import adapters, audit, rules
-from specsim.adapters import EngineMissing
 from specsim.auditing._shards import is_installed
 
 THEIRS = """\
@@ -115,9 +114,9 @@ def test_names_that_are_taken_otherwise(install, name):
 
 
 @refused(
-    ("no_such_module:verifier", EngineMissing, "No module named 'no_such_module'.*install their-package 1.0"),
-    ("their_audits:no_such", EngineMissing, "their_audits:no_such is not there in version"),
-    ("their_audits", EngineMissing, "their_audits is not there in version"),
+    ("no_such_module:verifier", adapters.EngineMissing, "No module named 'no_such_module'.*install their-package 1.0"),
+    ("their_audits:no_such", adapters.EngineMissing, "their_audits:no_such is not there in version"),
+    ("their_audits", adapters.EngineMissing, "their_audits is not there in version"),
     ("their_audits:verify", "the parameter draft_tokens needs a number or a text as its default"),
     ("their_audits:nothing", "its entry point made None, not a verifier; let it name a function that makes one"),
     ("their_audits:failing", "its adapter raised RuntimeError: no accelerator"),

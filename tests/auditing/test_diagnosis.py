@@ -47,10 +47,8 @@ from specsim.auditing._diagnosis.verifiers import _independent as independent_in
 from specsim.auditing._replay import replay_step
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
-from specsim.mistakes import Mistake
 from specsim.mistakes._decoding import Decoder, in_a_loop, sequence_law
 from specsim.models import Tree
-from specsim.rules import Parameter
 
 SEED = 3
 
@@ -184,7 +182,7 @@ def test_the_mean_over_a_parameter_is_the_integral_and_a_default_is_taken_where_
     mean, values = marginalise(mistakes.get("lenience").parameters, log_density)
     assert mean == pytest.approx(0.0, abs=0.2)
     assert values["lenience"] == pytest.approx(0.3, abs=0.002)
-    parameter = Parameter("t", 0.5, 0.0, 1.0, "")
+    parameter = rules.Parameter("t", 0.5, 0.0, 1.0, "")
     assert marginalise((parameter,), lambda values: 0.0 if values["t"] > 0.2 else -5.0)[1] == {"t": 0.5}
     assert marginalise((parameter,), lambda values: 0.0 if values["t"] < 0.2 else -5.0)[1]["t"] < 0.2
 
@@ -781,7 +779,7 @@ def test_texts_refute_a_mistake_that_is_alike_in_short_ones(monkeypatch):
     for few, expected in ((seen[:2], False), (seen[1:], True)):
         assert refuted(resamples, few) is expected
         assert not refuted(mistakes.get("longest_of_tries"), few)
-        assert refuted(Mistake("right", "none", "", decode=Decoder()), few)
+        assert refuted(mistakes.Mistake("right", "none", "", decode=Decoder()), few)
 
 
 @pytest.mark.slow
@@ -796,7 +794,7 @@ def test_other_values_are_those_about_as_likely():
     def plateau(values):
         return 0.0 if 0.3 < values["t"] < 0.7 and values["other"] == 2.0 else -5.0
 
-    parameters = Parameter("t", 0.9, 0.0, 1.0, ""), Parameter("other", 1.0, 0.0, 4.0, "")
+    parameters = rules.Parameter("t", 0.9, 0.0, 1.0, ""), rules.Parameter("other", 1.0, 0.0, 4.0, "")
     found = as_likely(parameters, plateau, {"t": 0.31, "other": 2.0}, 4)
     assert 1 < len(found) <= 4
     assert all(0.3 < values["t"] < 0.7 and values["other"] == 2.0 for values in found)

@@ -20,7 +20,6 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import specsim
-from specsim import audit, audit_engine, mistakes, plant
 from specsim.adapters import declares
 from specsim.auditing import audit_against
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
@@ -60,12 +59,12 @@ def audits(few_cases_in_module, full, bank):
         "unprintable": says_what_cannot_be_written,
     }
     # some known mistakes, whose parameters need no fit, unless all tests are run
-    known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "greedy_draft")]
+    known = [specsim.mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "greedy_draft")]
     some = diagnose_failed if full else partial(diagnose_failed, known=known)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("specsim.auditing._diagnosis.diagnose.diagnose_failed", some)
         found = bank(
-            "reports", lambda: {kind: audit(one, "smoke", rng=SEED) for kind, one in audited.items()}
+            "reports", lambda: {kind: specsim.audit(one, "smoke", rng=SEED) for kind, one in audited.items()}
         )
     standard = found["consistent"]
     found["refuted"] = replace(standard, proof=ProofSummary(30, 0.01, True))
@@ -97,14 +96,14 @@ def judged(audits, bank, tmp_path_factory):
 
 
 def of_engines(folder):
-    pair = plant(folder, vocab_size=6, context=160, rng=1)
-    biased = audit_engine("specsim", pair, tokens=1_000, mistake="greedy_residual", rng=SEED)
+    pair = specsim.plant(folder, vocab_size=6, context=160, rng=1)
+    biased = specsim.audit_engine("specsim", pair, tokens=1_000, mistake="greedy_residual", rng=SEED)
     with pytest.MonkeyPatch.context() as patch:
         two = settings(pair)[:2]
         patch.setattr("specsim.engines._audit.matrix.settings", lambda *_: two)
         matrix = audit_matrix("specsim", pair, tokens=1_000, mistake="target_not_rolled_back", rng=SEED)
     with answering(lambda *_: {"choices": [{"text": HOSTILE}]}, f"{HOSTILE}/1", HOSTILE) as url:
-        hostile = audit_engine(url, pair, tokens=100, rng=SEED)
+        hostile = specsim.audit_engine(url, pair, tokens=100, rng=SEED)
         prompts = ["a<b>", "b&c"]
         with answering(lambda *_: {"choices": [{"text": "Hi, you", "finish_reason": "stop"}]}) as other:
             changed = compare_servers(url, other, prompts, tokens=1_000, length=2, rng=SEED)

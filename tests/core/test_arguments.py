@@ -15,7 +15,6 @@ from specsim.core import distributions
 from specsim.core._types import check_count, checked
 from specsim.models import TableModel
 from specsim.models._multi_token import rows_ahead
-from specsim.planning import PassTime
 
 
 @checked
@@ -163,4 +162,4 @@ def test_integers_of_numpy_do_not_overflow():
         cost, max_batch=4, **few
     )
     assert type(lookup.max_ngram) is int
-    assert type(PassTime(per_token=Fraction(1, 2)).per_token) is float
+    assert type(planning.PassTime(per_token=Fraction(1, 2)).per_token) is float

@@ -12,7 +12,6 @@ import pytest
 from refused import refuses
 
 import specsim
-from specsim import compare, draft_log
 from specsim.core._json import seal_of
 from specsim.core._saving import CLASSES, FORMAT, decoded, encoded, equal, load
 from specsim.core._tables import Shown
@@ -33,12 +32,12 @@ def made():
     run = specsim.simulate(P, Q, gamma=2, steps=500, rng=1)
     yield run
     yield specsim.simulate(*models, rule="lenience:lenience=0.5", gamma=2, steps=500, rng=1)
-    yield compare(P, Q, rules=["standard", "lenience"], steps=100, rng=1)
+    yield specsim.compare(P, Q, rules=["standard", "lenience"], steps=100, rng=1)
     yield specsim.sweep(P, Q, over={"gamma": [1, 2]}, steps=100, rng=1)
     yield specsim.prove(*EXACT, rule="pointwise_envelope", gamma=1)
     yield specsim.plan(0.8, 0.05)
     yield specsim.rank_drafts([CANDIDATE, Candidate.of_rate("b", 0.6, 0.01)])
-    yield specsim.simulate_policies(draft_log(*models, 500, rng=1), [Constant(2)])
+    yield specsim.simulate_policies(specsim.draft_log(*models, 500, rng=1), [Constant(2)])
     batch, few = specsim.planning, {"requests": 400, "rng": 1}
     yield batch.simulate_batch(batch.preset("llama-8b"), **few)
     yield batch.sweep_batch(batch.preset("llama-8b"), over={"rate": [1.0]}, **few)

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import specsim
-from specsim import compare, draft_log
 from specsim.core._tables import Line, Listing, Table, as_dict, bars, plain, to_rich
 from specsim.models import TableModel
 from specsim.planning import Constant, Oracle
@@ -112,7 +111,7 @@ def test_rows_are_there_for_programs(monkeypatch):
     assert made.to_pandas().to_dict("records") == table.to_pylist()
     run = specsim.simulate([0.5, 0.5], [0.2, 0.8], gamma=2, steps=100, rng=1)
     assert run.to_arrow()["steps"].to_pylist() == run.lengths.tolist()
-    compared = compare([0.5, 0.5], [0.2, 0.8], rules=["standard", "lenience"], steps=100, rng=1)
+    compared = specsim.compare([0.5, 0.5], [0.2, 0.8], rules=["standard", "lenience"], steps=100, rng=1)
     assert compared.to_arrow()["tv"].to_pylist() == [entry.tv for entry in compared]
     checked = specsim.check_metrics(accepted=20, emitted=30, steps=7)
     assert checked.to_arrow()["holds"].to_pylist() == [check.holds for check in checked.checks]
@@ -130,7 +129,7 @@ def test_pictures_show_the_numbers_of_the_result():
     axes = Figure().subplots()
     assert run.plot(axes) is axes
     assert [bar.get_height() for bar in axes.patches] == pytest.approx((run.lengths / 100).tolist())
-    compared = compare([0.5, 0.5], [0.2, 0.8], rules=["standard", "lenience"], steps=100, rng=1)
+    compared = specsim.compare([0.5, 0.5], [0.2, 0.8], rules=["standard", "lenience"], steps=100, rng=1)
     points = [tuple(xy) for line in compared.plot(Figure().subplots()).lines for xy in line.get_xydata()]
     assert points == [(entry.tv, entry.tokens_per_step) for entry in compared]
     axes = compared.plot(Figure().subplots(), x="lenience")
@@ -143,7 +142,7 @@ def test_pictures_show_the_numbers_of_the_result():
 
 
 def test_policies_stand_side_by_side_and_the_fastest_in_bold():
-    log = draft_log(TableModel([0.5, 0.3, 0.2]), TableModel([0.3, 0.3, 0.4]), 2000, rng=1)
+    log = specsim.draft_log(TableModel([0.5, 0.3, 0.2]), TableModel([0.3, 0.3, 0.4]), 2000, rng=1)
     runs = specsim.simulate_policies(log, [Constant(9), Oracle()])
     found = shown(runs)
     assert [row[0] for row in found.rows[1:]] == ["constant 9", "oracle"]
@@ -202,14 +201,14 @@ def test_results_are_markdown_and_latex_with_every_sign_as_it_is_and_are_cut():
     short, left = Table(("n",), [(str(n),) for n in range(9)], bold=[2, 7]).cut(3)
     assert (short.rows, short.bold, left.text) == ([("0",), ("2",), ("7",)], [1, 2], "6 more rows: --verbose")
     assert Table(("n",), [("1",), ("2",)]).cut(1)[1].text == "1 more row: --verbose"
-    compared = compare([0.5, 0.5], [0.2, 0.8], steps=9, rng=1)
+    compared = specsim.compare([0.5, 0.5], [0.2, 0.8], steps=9, rng=1)
     assert "more rows: to_markdown()" in str(compared)
     assert "more rows: see All tables" in compared._repr_html_()
 
 
 def test_readers_find_names_sides_and_decimals():
     pair = [0.5, 0.5], [0.2, 0.8]
-    compared = compare(*pair, rules=["standard", "lenience"], steps=100, rng=1)
+    compared = specsim.compare(*pair, rules=["standard", "lenience"], steps=100, rng=1)
     named = compared.plot(Figure().subplots()).texts
     assert {one.get_text() for one in named} == {entry.rule for entry in compared}
     table = Table(("rule", "α"), [("standard", "0.5")]).to_html()
@@ -221,7 +220,7 @@ def test_readers_find_names_sides_and_decimals():
     proof = str(specsim.prove(*models, rule="lenience:lenience=0.9", gamma=3))
     assert not [word for word in proof.split() if "/" in word and len(word) > 40]
     for call, wrong, right in (
-        (specsim.simulate, "seed", "rng"), (specsim.simulate, "rules", "rule"), (compare, "names", "rules"),
+        (specsim.simulate, "seed", "rng"), (specsim.simulate, "rules", "rule"), (specsim.compare, "names", "rules"),
     ):  # fmt: skip
         with pytest.raises(TypeError, match=f"'{wrong}'; did you mean '{right}'"):
             call(*pair, **{wrong: 1})

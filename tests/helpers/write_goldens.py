@@ -27,7 +27,6 @@ from unittest.mock import patch
 from commands import every_command, help_of, run
 
 import specsim
-from specsim import mistakes, rules
 from specsim.adapters import declares
 from specsim.core.distributions import synthetic_pair
 from specsim.models import DynamicTree
@@ -84,7 +83,7 @@ def audited():
 @declares(decoder=True)
 def keeps_rejected(*arguments):
     """A decoder that keeps the token that was rejected."""
-    return mistakes.get("keeps_rejected").function(*arguments)
+    return specsim.mistakes.get("keeps_rejected").function(*arguments)
 
 
 def compared():
@@ -145,7 +144,7 @@ def made(name):
     return documents, re.sub(r"\n{3,}", "\n\n", "\n".join(texts))
 
 
-def _tabled_names(*groups, names=rules.names):
+def _tabled_names(*groups, names=specsim.rules.names):
     """`specsim.rules.names` of the table that comes with specsim: a rule just added changes no golden."""
     tabled = {entry.name for entry in load_bundled()}
     return [name for name in names(*groups) if name in tabled]

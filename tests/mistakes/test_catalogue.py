@@ -15,7 +15,6 @@ from refused import refuses
 
 from specsim import mistakes, rules
 from specsim.core.stats import chi_square
-from specsim.mistakes import Mistake
 from specsim.mistakes import _decoding as decoding
 from specsim.mistakes._decoding import sequence_law
 from specsim.mistakes._rows import OF_IDS, in_half_sums
@@ -414,7 +413,7 @@ def right_law():
 
 
 def test_the_decoder_without_a_mutation_is_exact(right_law):
-    right = Mistake("right", "none", "Nothing.", decode=decoding.Decoder())
+    right = mistakes.Mistake("right", "none", "Nothing.", decode=decoding.Decoder())
     assert tv(sequence_law(right, *STORY), right_law) == 0
     assert p_value(sequences_of(right.function), right_law) > FALSE_ALARM
 

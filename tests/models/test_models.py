@@ -16,7 +16,6 @@ import pytest
 from refused import refuses
 
 import specsim
-from specsim import default_pair
 from specsim.core import distributions
 from specsim.models import Mixture, Model, NGramModel, TableModel, build_pair
 from specsim.models._ngram import bits_per_byte
@@ -133,7 +132,7 @@ def test_rows_equal_row_bit_for_bit(n):
 
 def test_default_pair_rows():
     rng = np.random.default_rng(11)
-    for model in default_pair():
+    for model in specsim.default_pair():
         seen = model.contexts[:300]
         unseen = rng.integers(0, 256, (100, model.order), dtype=np.int32)
         histories = np.concatenate([seen, unseen])
@@ -163,7 +162,7 @@ def test_rows_from_several_threads():
     parts = np.split(model.contexts, 16)
     with ThreadPoolExecutor(4) as pool:
         together = np.concatenate(list(pool.map(model.rows, parts)))
-    assert (together == default_pair()[0].rows(model.contexts)).all()
+    assert (together == specsim.default_pair()[0].rows(model.contexts)).all()
 
 
 def test_models_survive_pickling():
@@ -322,8 +321,8 @@ def test_more_context_predicts_better(tmp_path):
 
 
 def test_default_pair_is_what_it_says():
-    target, draft = default_pair()
-    assert default_pair() is default_pair()
+    target, draft = specsim.default_pair()
+    assert specsim.default_pair() is specsim.default_pair()
     assert DEFAULT_FILE.stat().st_size <= 4e6
     assert (target.n, target.order, draft.n, draft.order) == (5, 4, 2, 1)
     assert target.contexts.shape == (16_384, 4)
@@ -391,7 +390,7 @@ SETTINGS += [{"temperature": 1.5, "top_k": 2, "top_p": 0.9, "min_p": 0.1}]
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_one_row_is_bit_for_bit_that_of_many(setting):
-    target, draft = default_pair()
+    target, draft = specsim.default_pair()
     some = target.contexts[:60]
     for model in (target.processed(**setting), Mixture(draft, target, 0.3).processed(**setting)):
         rows = model.rows(some)

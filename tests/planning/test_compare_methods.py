@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import specsim
-from specsim import load
 from specsim.models import Pair
 from specsim.planning import Network, Roofline, compare_methods
 from specsim.planning._methods import A100, CACHE_BYTES, step_cost
@@ -53,7 +52,7 @@ def test_a_comparison(tmp_path):
     assert len(found.plot().patches) == 3
     assert {bar.get_width() for bar in found.plot(x="cost").patches} == {one.cost for one in found.entries}
     found.save(tmp_path / "found.json")
-    assert load(tmp_path / "found.json") == found
+    assert specsim.load(tmp_path / "found.json") == found
 
 
 def test_a_context_in_half_precision_does_not_overflow():

@@ -12,7 +12,6 @@ from hand_made import hand_made
 from scipy.stats import chi2, norm
 
 import specsim
-from specsim import default_pair, rules
 from specsim.core.distributions import synthetic_pair, temperature
 from specsim.core.stats import chi_square
 from specsim.decoding import record
@@ -53,7 +52,7 @@ def log():
 @pytest.fixture(scope="module")
 def text():
     """A log of the pair that is bundled, in two parts: to fit on, and to simulate."""
-    return specsim.draft_log(*default_pair(), tokens=10_000, rng=3).split(0.5)
+    return specsim.draft_log(*specsim.default_pair(), tokens=10_000, rng=3).split(0.5)
 
 
 def lengths(policy, log, cost=COST):
@@ -75,7 +74,7 @@ def least_p_value(log, gamma=2):
             cells[emitted] = cells.get(emitted, 0) + 1
     found = []
     for context, cells in seen.items():
-        law = step_law(rules.get("standard"), *EXACT, chain(gamma), (context,))
+        law = step_law(specsim.rules.get("standard"), *EXACT, chain(gamma), (context,))
         if any(law.get(cell, 0.0) == 0 for cell in cells):
             return 0.0
         possible = [cell for cell, chance in law.items() if chance > 0]
@@ -222,7 +221,7 @@ def test_features_are_those_of_the_drafted_token(log):
 
 def test_features_of_longer_contexts_and_other_temperatures():
     """A draft that reads four bytes, for a target that reads one."""
-    target, draft = reversed(default_pair())
+    target, draft = reversed(specsim.default_pair())
     log = specsim.draft_log(target, draft, tokens=400, rng=1, ahead=2, temperature=0.5)
     for t in range(4, 400):
         before = log.tokens[t - 4 : t].tolist()

@@ -10,7 +10,6 @@ from laws import generated
 from scipy.optimize import linprog
 
 import specsim
-from specsim import rules
 from specsim.models import TableModel, Tree, chain, chains
 from specsim.rules._tree.greedy_multi_path_block import greatest_path
 from specsim.theory import optimal_acceptance
@@ -99,8 +98,8 @@ def test_no_rule_accepts_more_than_the_best(parents):
         tree = Tree(parents, drawing)
         for target, draft in models(4, seed=1):
             best = most(target, draft, tree, (0,))
-            for name in rules.names("chain", "tree"):
-                rule = rules.get(name)
+            for name in specsim.rules.names("chain", "tree"):
+                rule = specsim.rules.get(name)
                 fits = drawing in rule.draft_sampling and (tree.is_chain or rule.on_trees)
                 if fits and rule.lossless and not (tree.is_chain and rule.many_drafts):
                     emitted = float(tokens(rule, target, draft, tree, (0,)))
@@ -129,7 +128,7 @@ def test_greedy_multi_path_block_is_the_best_rule_for_the_path_that_it_chooses(p
 def test_what_greedy_multi_path_block_accepts_of_drafts_of_one_token(drafts):
     """Σ min(p, r) with r = (l + q)^K - l^K: never more than the optimal transport, and often less."""
     short = 0
-    for target, draft, tree, context in generated(rules.get("greedy_multi_path_block"), 300, seed=3):
+    for target, draft, tree, context in generated(specsim.rules.get("greedy_multi_path_block"), 300, seed=3):
         if tree.parents != (0,) * drafts:
             continue
         p, q = (model.row(context[len(context) - model.order :]) for model in (target, draft))
@@ -196,7 +195,7 @@ def moved(draft, target):
 
 def test_univer_never_accepts_less_than_node_by_node(full):
     """It is greedy_multi_draft for drafts of one token; deeper, it accepts at least as much."""
-    rule, above = rules.get("univer"), 0
+    rule, above = specsim.rules.get("univer"), 0
     for target, draft, tree, context in generated(rule, 300 if full else 50, seed=5):
         if not tree.is_chain:
             one, other = (
@@ -212,7 +211,7 @@ def test_univer_against_traversal_without_replacement(full):
     """The one gives all of the siblings before the last what they can take, the other tries them in turn."""
     above = below = 0
     for target, draft, tree, context in generated(
-        rules.get("traversal_without_replacement"), 200 if full else 30, seed=6
+        specsim.rules.get("traversal_without_replacement"), 200 if full else 30, seed=6
     ):
         one, other = (
             tokens(name, target, draft, tree, context) for name in ("univer", "traversal_without_replacement")

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from served import FORMATS, Served, choose, completion, log_lines, target_rows, write_log
 
 import specsim
-from specsim import audit_served
 from specsim.core import _json
 from specsim.core._verdicts import Finding
 from specsim.core.stats import chi_square, log_e_value
@@ -29,7 +28,7 @@ NAMES = [f"t{i}" for i in range(40)]
 
 
 def audit(tmp_path, lines, **options):
-    return audit_served(write_log(tmp_path / "served.jsonl", lines), **{"rng": 0} | options)
+    return specsim.audit_served(write_log(tmp_path / "served.jsonl", lines), **{"rng": 0} | options)
 
 
 def answer(tokens, rows, *, k=12, request=None, finish="length", **more):
@@ -490,7 +489,7 @@ HOSTILE = [
 def test_a_line_that_cannot_be_read_is_named_and_the_rest_is_tested(line, why, tmp_path):
     path = tmp_path / "served.jsonl"
     path.write_bytes(b"\n" + line.encode("utf-8", "surrogateescape") + b"\n" + GOOD.encode())
-    found = audit_served(path, rng=0)
+    found = specsim.audit_served(path, rng=0)
     if found.unreadable:
         assert found.named[0].startswith(f"{path}:2: ")
         assert (why or "") in found.named[0]
@@ -544,7 +543,7 @@ def test_whatever_stands_in_a_field_the_line_is_read_or_named(full, tmp_path):
 def test_only_some_unreadable_lines_are_named(tmp_path):
     path = tmp_path / "served.jsonl"
     path.write_text("{\n" * 100 + GOOD)
-    found = audit_served(path, rng=0)
+    found = specsim.audit_served(path, rng=0)
     assert (found.unreadable, len(found.named)) == (100, 5)
 
 
@@ -552,12 +551,12 @@ def test_a_line_that_is_too_long_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr(_json, "LONGEST", 1000)
     path = tmp_path / "served.jsonl"
     path.write_text(f"{json.dumps('x' * 5000)}\n{one_place()}\n{json.dumps('x' * 5000)}")
-    found = audit_served(path, rng=0)
+    found = specsim.audit_served(path, rng=0)
     assert (found.unreadable, found.places) == (2, 1)
     assert found.named[0] == f"{path}:1: longer than 0 MiB"
     path.write_bytes(bytes(5000))
     with pytest.raises(ValueError, match=r"served\.jsonl: bytes 0 and no end of a line; give a text file"):
-        audit_served(path, rng=0)
+        specsim.audit_served(path, rng=0)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "{}\n", "\x1f\x8b"])
@@ -565,7 +564,7 @@ def test_a_file_without_a_response_is_refused(text, tmp_path):
     path = tmp_path / "served.jsonl"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match="is a response"):
-        audit_served(path, rng=0)
+        specsim.audit_served(path, rng=0)
     assert says("is a response", "trace", "audit", path, code=2).count("\n") == 1
 
 
@@ -574,12 +573,12 @@ def test_only_files_are_read(tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
     for path in (tmp_path / "pipe.jsonl", tmp_path, "/dev/zero"):
         with pytest.raises(ValueError, match="not a regular file"):
-            audit_served(path, rng=0)
+            specsim.audit_served(path, rng=0)
     with pytest.raises(FileNotFoundError, match=r"none\.jsonl"):
-        audit_served(tmp_path / "none.jsonl", rng=0)
+        specsim.audit_served(tmp_path / "none.jsonl", rng=0)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="no file in it"):
-        audit_served(tmp_path / "empty", rng=0)
+        specsim.audit_served(tmp_path / "empty", rng=0)
 
 
 @pytest.mark.parametrize(
@@ -615,14 +614,14 @@ def test_options_of_the_other_kind_of_log_are_refused(tmp_path):
 def test_progress_is_told_in_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(_json, "STRIDE", 1000)
     path, told = write_log(tmp_path / "served.jsonl", [drawn(4, seed=i) for i in range(5)]), []
-    audit_served(path, progress=lambda *done: told.append(done), rng=0)
+    specsim.audit_served(path, progress=lambda *done: told.append(done), rng=0)
     assert all(one < other for (one, _), (other, _) in pairwise(told[:-1]))
     assert told[-1] == (path.stat().st_size,) * 2
 
 
 def test_the_result_depends_on_the_seed_alone(tmp_path):
     path = write_log(tmp_path / "served.jsonl", [drawn(40)])
-    one, same, other = (audit_served(path, rng=seed) for seed in (1, 1, 2))
+    one, same, other = (specsim.audit_served(path, rng=seed) for seed in (1, 1, 2))
     assert one.to_dict() == same.to_dict() != other.to_dict()
     assert one.to_arrow().num_rows == len(one.tables)
     assert "inconclusive" in one._repr_html_()

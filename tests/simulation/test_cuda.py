@@ -17,7 +17,6 @@ import pytest
 from refused import refused
 
 import specsim
-from specsim import simulate
 from specsim.core._streams import Purpose, key_of, uniform
 from specsim.core.distributions import synthetic_pair
 from specsim.models import chain
@@ -102,7 +101,7 @@ def test_every_rule_with_device_code():
 
 def test_a_draft_of_the_most_probable_tokens():
     how = {"rule": "greedy_match", "gamma": chain(3, "top"), "steps": 50, "rng": 1}
-    assert simulate([0.3, 0.5, 0.2], [0.2, 0.5, 0.3], **how, device="cuda").lengths[3] == 50
+    assert specsim.simulate([0.3, 0.5, 0.2], [0.2, 0.5, 0.3], **how, device="cuda").lengths[3] == 50
 
 
 right_words, right_uniforms, right_mass = steps.fill_words, steps.fill_uniforms, steps.residual_mass
@@ -206,11 +205,11 @@ RUN = {"gamma": 3, "rule": "block", "steps": 200, "rng": 5}
 
 @pytest.fixture(scope="module")
 def on_cpu():
-    return simulate(P, Q, **RUN)
+    return specsim.simulate(P, Q, **RUN)
 
 
 def test_a_result_is_that_of_the_cpu_and_says_where_it_is_from(on_cpu, tmp_path):
-    found = simulate(P, Q, **RUN, device="cuda")
+    found = specsim.simulate(P, Q, **RUN, device="cuda")
     assert found == on_cpu
     assert ("simulated GPU" in found.provenance.machine) == SIMULATED
     assert found.provenance.machine.startswith(f"{on_cpu.provenance.machine}, ")
@@ -230,16 +229,16 @@ def interrupt_at(steps):
 @pytest.mark.parametrize(("first", "then"), [("cuda", "cpu"), ("cuda", "cuda")])
 def test_a_run_goes_on_from_its_checkpoint_on_either(on_cpu, tmp_path, first, then):
     how = RUN | {"checkpoint": tmp_path / "run.part"}
-    begun = simulate(P, Q, **how, device=first, progress=interrupt_at(64))
+    begun = specsim.simulate(P, Q, **how, device=first, progress=interrupt_at(64))
     assert begun.interrupted
     assert begun.steps == 64  # two launches
-    assert simulate(P, Q, **how, device=then) == on_cpu
+    assert specsim.simulate(P, Q, **how, device=then) == on_cpu
 
 
 @pytest.mark.parametrize("devices", [("cuda", "cuda"), ("cpu", "cuda")])
 def test_shards_of_both_add_up(on_cpu, tmp_path, devices):
     for i, device in enumerate(devices):
-        simulate(P, Q, **RUN, device=device, shard=(i, 2), checkpoint=tmp_path / f"{i}.part")
+        specsim.simulate(P, Q, **RUN, device=device, shard=(i, 2), checkpoint=tmp_path / f"{i}.part")
     assert specsim.merge([tmp_path / "0.part", tmp_path / "1.part"]) == on_cpu
 
 
@@ -262,7 +261,7 @@ def test_the_command_line():
     ({"device": "cuda", "threads": 2}, "threads: has no effect"),
 )
 def test_what_the_device_does_not_do(given):
-    simulate(P, Q, steps=10, rng=1, **given)
+    specsim.simulate(P, Q, steps=10, rng=1, **given)
 
 
 def test_too_little_memory_is_noticed_beforehand(monkeypatch):
@@ -270,7 +269,7 @@ def test_too_little_memory_is_noticed_beforehand(monkeypatch):
     with pytest.raises(
         ValueError, match=r"device: .* MiB for V = 20 and γ = 3, and the small GPU has 0 MiB free.*leave"
     ):
-        simulate(P, Q, **RUN, device="cuda")
+        specsim.simulate(P, Q, **RUN, device="cuda")
 
 
 def test_a_library_that_is_missing_is_asked_for_and_small_launches_are_fine():

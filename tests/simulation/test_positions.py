@@ -9,7 +9,6 @@ from refused import refuses
 from sent import Sending
 
 import specsim
-from specsim import compare, rules
 from specsim.core._streams import key_of
 from specsim.core.distributions import dyadic
 from specsim.models import NGramModel, TableModel, Tree, chain
@@ -65,20 +64,20 @@ def test_runs_on_workers_replays_and_reruns_are_the_same():
 
 def test_rules_are_compared_on_positions_and_on_a_trace(trace):
     for pair in ((P, Q), (trace,)):
-        found = compare(*pair, gamma=GAMMA, steps=300, rng=1)
+        found = specsim.compare(*pair, gamma=GAMMA, steps=300, rng=1)
         assert [entry.name for entry in found] == [
-            name for name in rules.names() if not rules.get(name).claimed_on_trees
+            name for name in specsim.rules.names() if not specsim.rules.get(name).claimed_on_trees
         ]
         laws = {entry.name: entry.tv for entry in found}
         assert laws["standard"] == 0.0
         starts = slice(None) if pair[0] is P else slice(len(P) - GAMMA)
-        declared = rules.get("lenience").declared
+        declared = specsim.rules.get("lenience").declared
         law = [
             declared(*rows, 0, lenience=0.5)
             for rows in zip(P[starts].tolist(), Q[starts].tolist(), strict=True)
         ]
         assert laws["lenience"] == pytest.approx(np.abs(np.array(law) - P[starts]).sum(axis=1).mean() / 2)
-        refuses("along one", compare, *pair, rules=["standard", "k_seq"], gamma=GAMMA, steps=300)
+        refuses("along one", specsim.compare, *pair, rules=["standard", "k_seq"], gamma=GAMMA, steps=300)
 
 
 def test_files_of_logits_are_taken_by_commands(tmp_path):
@@ -100,7 +99,7 @@ def test_files_of_logits_are_taken_by_commands(tmp_path):
 
 KEY, STEPS = key_of(3), 3001
 TEXT = b"the rows of a model after a context are kept, and others are not; " * 3
-WITH_TABLES = [name for name in rules.names() if rules.get(name).positions]
+WITH_TABLES = [name for name in specsim.rules.names() if specsim.rules.get(name).positions]
 
 
 def tables(seed, size, *orders):

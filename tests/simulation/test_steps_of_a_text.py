@@ -8,7 +8,6 @@ import pytest
 from enumerated import looked_up
 
 import specsim
-from specsim import generate, replay, simulate
 from specsim.models import LookaheadDecoding, PromptLookup, TableModel
 
 ZIPF = np.asarray(specsim.read_pair("zipf:vocab_size=300").target)[None].repeat(300, axis=0)
@@ -96,7 +95,7 @@ def test_tokens_per_step_are_those_of_decoding_a_text_from_its_beginning(kind, g
     text = text_of(rows, length)
     drafted, expected, rejected, emitted = walk(rows, text, globals()[kind](rows, *given))
     target, draft, how = simulated(kind, rows, text, given)
-    run = simulate(target, draft, steps=20_000, rng=3, **how)
+    run = specsim.simulate(target, draft, steps=20_000, rng=3, **how)
     assert abs(run.tokens_per_step - expected.mean()) < 4 * run.tokens_per_step_error
     apart = emitted - expected  # a text of the target's: a step emits what is expected of it, on average
     assert abs(apart.mean()) < 4 * apart.std() / np.sqrt(len(apart))
@@ -112,7 +111,7 @@ def test_the_passes_of_a_generated_text_are_those_of_going_through_it(kind, give
     """The drafts follow from the text, and it accepts what it shares with them; the last draft is cut."""
     for seed in range(4):
         target, draft, how = simulated(kind, MARKOV, [], given)
-        found = generate(target, draft, [0], max_new_tokens=60, rng=seed, **how)
+        found = specsim.generate(target, draft, [0], max_new_tokens=60, rng=seed, **how)
         drafted, *_, emitted = walk(MARKOV, [0, *found.tokens], globals()[kind](MARKOV, *given))
         assert 0 in drafted
         assert found.iterations == len(emitted) < 60
@@ -123,8 +122,8 @@ def test_the_passes_of_a_generated_text_are_those_of_going_through_it(kind, give
 def test_steps_without_a_draft_are_replayed(kind):
     text = text_of(ZIPF, 60)
     target, draft, how = simulated(kind, ZIPF, text, SETTINGS[kind][1])
-    run = simulate(target, draft, steps=60, rng=1, **how)
-    told = [replay(target, draft, step=step, rng=1, **how) for step in range(60)]
+    run = specsim.simulate(target, draft, steps=60, rng=1, **how)
+    told = [specsim.replay(target, draft, step=step, rng=1, **how) for step in range(60)]
     assert np.bincount([one.num_accepted for one in told], minlength=len(run.lengths)).tolist() == list(
         run.lengths
     )
@@ -138,7 +137,7 @@ def test_a_text_in_which_nothing_is_found_takes_a_step_for_each_token(kind, give
     """Token 0, with which drafts are padded, is nearly certain here: it is no draft."""
     rows = np.tile([0.9, 0.02, 0.02, 0.02, 0.02, 0.02], (6, 1))
     target, draft, how = simulated(kind, rows, [5, 4, 3, 2, 1] if kind == "prompt_lookup" else [5, 4], given)
-    run = simulate(target, draft, steps=500, rng=1, **how)
+    run = specsim.simulate(target, draft, steps=500, rng=1, **how)
     assert (run.tokens_per_step, run.alpha_context) == (1.0, 0.0)
     assert 400 < run.tokens[0] < 480
 
@@ -150,7 +149,7 @@ def test_steps_whose_draft_is_cut_whole_count():
     for _ in range(3):
         emitted = np.where(cut, 1.0, 1 + np.minimum(MARKOV, draft) @ emitted)
     rule = "confidence_scheduled:threshold=0.6"
-    run = simulate(TableModel(MARKOV), TableModel(draft), gamma=3, rule=rule, steps=20_000, rng=2)
+    run = specsim.simulate(TableModel(MARKOV), TableModel(draft), gamma=3, rule=rule, steps=20_000, rng=2)
     assert 0 < cut.mean() < 1
     assert abs(run.tokens_per_step - emitted.mean()) < 4 * run.tokens_per_step_error
     assert abs(run.tokens_per_step - emitted[~cut].mean()) > 4 * run.tokens_per_step_error

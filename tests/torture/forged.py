@@ -25,7 +25,6 @@ from pyarrow import parquet
 from safetensors import SafetensorError
 
 import specsim
-from specsim import engines, open_planted, open_trace, traces
 from specsim.auditing import audit_shard
 from specsim.core._json import seal_of
 from specsim.core._tensors import read_tensors, save_tensors
@@ -167,13 +166,13 @@ def _simulated(path):
 
 
 def _analysed(trace):
-    for analyse in (traces.summarise, traces.read_alpha, traces.audit_log):
+    for analyse in (specsim.traces.summarise, specsim.traces.read_alpha, specsim.traces.audit_log):
         _show(analyse(trace))
 
 
 def _import(path):
     shutil.rmtree("imported", ignore_errors=True)
-    _analysed(traces.import_trace(path, "imported", draft=path if path.suffix == ".jsonl" else None))
+    _analysed(specsim.traces.import_trace(path, "imported", draft=path if path.suffix == ".jsonl" else None))
 
 
 def _run(path):
@@ -190,11 +189,11 @@ KINDS = [
     ("forged parts", "run.part", _part, lambda path: _show(specsim.merge([path]))),
     ("forged shards", "audit.part", _part, lambda path: _show(specsim.merge([path]))),
     ("foreign code", "theirs.part", _foreign, lambda path: _show(specsim.merge([path]))),
-    ("forged pairs", "pair/planted.json", _planted, lambda path: _show(engines.check("pair", rng=0))),
-    ("forged traces", "tr*/manifest.json", _sealed, lambda path: _analysed(open_trace(path.parent))),
+    ("forged pairs", "pair/planted.json", _planted, lambda path: _show(specsim.engines.check("pair", rng=0))),
+    ("forged traces", "tr*/manifest.json", _sealed, lambda path: _analysed(specsim.open_trace(path.parent))),
     ("hostile pairs", "rows.*", _mangled, _simulated),
     ("hostile logs", "log.*", _mangled, _import),
-    ("forged texts", "engine/texts.jsonl", _texts, lambda path: _show(judge_texts(path, open_planted("pair")))),
+    ("forged texts", "engine/texts.jsonl", _texts, lambda path: _show(judge_texts(path, specsim.open_planted("pair")))),
 ]  # fmt: skip
 
 

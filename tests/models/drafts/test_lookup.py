@@ -9,7 +9,6 @@ from enumerated import looked_up, paths
 from test_drafts import is_lossless, law_of_draft
 
 import specsim
-from specsim import default_pair, rules
 from specsim.models import TableModel, chain, chains
 from specsim.models._drafts.lookahead_decoding import Lookahead
 from specsim.models._drafts.prompt_lookup import lookup_drafts, prompt_lookup
@@ -53,7 +52,7 @@ def test_lookup_is_verified_without_bias(history, name):
     assert tokens
     for flavour in ("plain", "zeros", "ties"):
         target, _ = rational_pair(np.random.default_rng(4), 3, 2, 0, flavour)
-        law = law_of_draft(rules.get(name), target, chain(len(tokens)), tokens, history)
+        law = law_of_draft(specsim.rules.get(name), target, chain(len(tokens)), tokens, history)
         assert is_lossless(law, target, chain(len(tokens)), history)
 
 
@@ -62,7 +61,7 @@ def test_taking_looked_up_tokens_for_samples_is_noticed():
     target, _ = rational_pair(np.random.default_rng(4), 3, 2, 0, "plain")
     history = (0, 1, 2, 0, 1)
     tokens = prompt_lookup(history, 2)
-    law = law_of_draft(rules.get("standard"), target, chain(2), tokens, history)
+    law = law_of_draft(specsim.rules.get("standard"), target, chain(2), tokens, history)
     assert sum(law.values()) == 1
     assert not is_lossless(law, target, chain(2), history)
 
@@ -105,11 +104,11 @@ def one_hot(row):
 @pytest.mark.parametrize("prompt", [b"def __init__(self, ", b"import os\nimport sys\n\n"])
 def test_lookahead_emits_the_greedy_text(name, prompt):
     """Whatever the window, and its random beginning: the same text, in fewer steps."""
-    target, _ = default_pair()
+    target, _ = specsim.default_pair()
     expected = greedy(target, prompt, 190)
     for seed, (window, ngram, candidates) in enumerate([(5, 3, 3), (1, 2, 1), (8, 5, 4)]):
         lookahead = Lookahead(target, window, ngram, candidates, rng=np.random.default_rng(seed))
-        text, accepted = greedy_with(lookahead, rules.get(name), target, prompt, 190)
+        text, accepted = greedy_with(lookahead, specsim.rules.get(name), target, prompt, 190)
         assert text == expected
         assert np.mean(accepted[20:]) > 0.1
         assert max(accepted) == ngram - 1
@@ -134,7 +133,7 @@ def test_the_pool_is_verified_without_bias(name, flavour):
                 drafted = [tokens[child - 1] for child in tree.children(node)]
                 assert len(set(drafted)) == len(drafted)
                 shared += node > 0 and len(drafted) > 1
-            law = law_of_draft(rules.get(name), target, tree, tokens, tuple(history))
+            law = law_of_draft(specsim.rules.get(name), target, tree, tokens, tuple(history))
             assert is_lossless(law, target, tree, tuple(history))
     assert shared > 0
 
@@ -178,7 +177,7 @@ def ngrams_of_the_window(target, histories, window, ngram, rng):
 
 @pytest.mark.parametrize(("window", "ngram"), [(1, 2), (4, 2), (1, 4), (5, 3), (3, 5)])
 def test_the_pool_holds_the_ngrams_of_the_window(window, ngram):
-    target, _ = default_pair()
+    target, _ = specsim.default_pair()
     histories = [SOURCE[500:end].tolist() for end in range(510, 570, 2)]  # steps of two tokens
     steps = list(ngrams_of_the_window(target, histories, window, ngram, np.random.default_rng(9)))
     assert len(steps) == len(histories) - (ngram - 2)
@@ -207,7 +206,7 @@ def test_the_pool_keeps_the_latest_and_the_same_seed_drafts_the_same():
         lookahead._remember(0, tail)
     assert lookahead.draft([4, 0]) == (chains(2, 2, "top"), (3, 1, 4, 2))
     assert lookahead.draft([4]) is None
-    target, _ = default_pair()
+    target, _ = specsim.default_pair()
     drafts = []
     for seed in (1, 1, 2):
         lookahead = Lookahead(target, 4, 3, 4, rng=np.random.default_rng(seed))
