@@ -23,16 +23,12 @@ class MlxEngine(InProcess):
         self._lm = need("mlx_lm", "mlx-lm 'mlx[cpu]'")
         self._sampling = need("mlx_lm.sample_utils", "mlx-lm")
         self._model, self._tokenizer = self._load("target")
-        self._how: dict[str, Any] = {}
+        self._drafting: dict[str, Any] = {}
         if self._gamma:
-            self._how = {"draft_model": self._load("draft")[0], "num_draft_tokens": self._gamma}
+            self._drafting = {"draft_model": self._load("draft")[0], "num_draft_tokens": self._gamma}
 
     def _load(self, which: str) -> Any:
         return self._lm.load(str(self._planted.checkpoint(which, "hf")))[:2]
-
-    def close(self) -> None:
-        super().close()
-        self._how = {}
 
     def _text(self, request: Request, index: int) -> dict[str, Any]:
         sampling, prompt = request.sampling, list(request.prompt)
@@ -57,7 +53,7 @@ class MlxEngine(InProcess):
         )
         tokens, logprobs, top, accepted = [], [], [], 0
         for one in self._lm.stream_generate(
-            self._model, self._tokenizer, prompt, max_tokens=request.max_tokens, **how, **self._how
+            self._model, self._tokenizer, prompt, max_tokens=request.max_tokens, **how, **self._drafting
         ):
             token, accepted = int(one.token), accepted + bool(one.from_draft)
             tokens.append(token)

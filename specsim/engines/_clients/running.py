@@ -87,6 +87,7 @@ class InProcess:
 
     def close(self) -> None:
         self._model: Any = None
+        self._drafting: dict[str, Any] = {}  # what it drafts with
 
 
 def need(module: str, package: str) -> Any:

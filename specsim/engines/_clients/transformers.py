@@ -63,10 +63,6 @@ class TransformersEngine(InProcess):
                 self._torch.set_num_threads(threads)
             yield from found
 
-    def close(self) -> None:
-        super().close()
-        self._drafting = {}
-
     def _load(self, transformers: Any, which: str) -> Any:
         folder = self._planted.checkpoint(which, "hf")
         dtype = getattr(self._torch, self._dtype)
