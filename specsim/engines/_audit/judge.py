@@ -5,6 +5,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from specsim.core._provenance import Provenance
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding
 from specsim.engines._audit import counters, logprobs, results
-from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
+from specsim.engines._audit.diagnosis import Fitted, diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import TRIED, known_mistakes
-from specsim.engines._audit.places import Answered, Given, Places, by_context, mass_under, masses_of
+from specsim.engines._audit.places import Answered, Given, Masses, Places, by_context, mass_under, masses_of
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import (
     context_test,
@@ -29,7 +30,7 @@ from specsim.engines._audit.text_tests import (
 from specsim.engines._audit.timings import about_times
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import CUTS, possible_orders, resolved
-from specsim.engines._planted.requests import NEUTRAL, Completion, Failure, Request, Sampling
+from specsim.engines._planted.requests import NEUTRAL, Completion, Failure, Request
 
 #: Evidence in nats above which pairs of tokens are dependent.
 DEPENDENT = 14.0
@@ -86,8 +87,6 @@ def judge(
     float32's. The order of processing is the likeliest, of `orders` if given. Requests share one
     `Sampling`."""
     started = time.perf_counter()
-    if tolerance is None:
-        tolerance = max(LEAST_TOLERANCE, TOKEN_TOLERANCE * run.planted.target.vocab_size)
     texts = _Texts(run, orders, tolerance, budget)
     tests, (logs, kind) = texts.tests(), texts.log_probabilities()
     impossible = counters.impossible(texts.every, texts.length)
@@ -99,7 +98,7 @@ def judge(
     findings = tuple(one for one in found if one is not None)
     nearest = of_head.diagnosis if of_head else []
     if any(finding.kind in ("deviation", "support") for finding in findings):
-        nearest = [*diagnose(texts.few, texts.fitted, texts.given), *nearest]
+        nearest = [*diagnose(*texts.tried, texts.given), *nearest]
     length = None if run.planted.heads else texts.length
     of_texts = texts.every, texts.server, texts.places, texts.masses, length
     return results.EngineAudit(
@@ -116,7 +115,7 @@ def judge(
         efficiency=None if impossible else counters.efficiency(*of_texts),
         notes=(*texts.notes(kind), *([of_head.note] if of_head else [])),
         diagnosis=_ranked(tests, nearest, run.requests[0].n > 1),
-        tolerance=tolerance,
+        tolerance=texts.tolerance,
         order=texts.named,
         failures=dict(Counter(failure.kind for failure in run.failures)),
         interrupted=run.interrupted,
@@ -132,10 +131,11 @@ def judge(
 class _Texts:
     """The texts of a run; tests are of the `fresh` ones, without the requests repeated at the end."""
 
-    def __init__(self, run: Run, orders: Sequence[str], tolerance: float, budget: float):
-        self.run, self.tolerance = run, tolerance
-        self.tolerance_of_logs = max(tolerance, LEAST_TOLERANCE)
-        self.law, self.sampling = run.planted.target, run.requests[0].sampling
+    def __init__(self, run: Run, orders: Sequence[str], tolerance: float | None, budget: float):
+        self.run, self.law, self.sampling = run, run.planted.target, run.requests[0].sampling
+        usual = max(LEAST_TOLERANCE, TOKEN_TOLERANCE * self.law.vocab_size)
+        self.tolerance = usual if tolerance is None else tolerance
+        self.tolerance_of_logs = max(self.tolerance, LEAST_TOLERANCE)
         self.asked = asked = {request.number: request for request in run.requests}
         new = asked if len(asked) <= REPEATED else {n: asked[n] for n in sorted(asked)[:-REPEATED]}
         self.planned = sum(one.max_tokens * one.n for one in new.values())
@@ -144,37 +144,68 @@ class _Texts:
         gamma = run.described.get("gamma")
         self.server, self.about_server = counters.usable(self.every, run.counters, gamma)
         self.length = counters.draft_length(self.every, self.server, gamma)
-        answered = Answered(run.planted, asked, self.fresh)
-        self.padded, every = answered.padded(), answered.places()
-        self.places = _decided(run.planted, every, self.sampling, self.padded, tolerance)
+        self.answered = Answered(run.planted, asked, self.fresh)
+        self.padded, every = self.answered.padded(), self.answered.places()
+        self.places = self._decided(every)
         self.undecided = len(every) - len(self.places)
-        likelihoods = _order_logs(run.planted, self.places, self.sampling, self.padded)
+        likelihoods = self._order_logs()
         # where the likeliest of several laws is tested, each has its share of the budget
         logs = {one: likelihoods.get(one, 0.0) for one in orders or likelihoods}
         self.budget = budget / len(logs)
-        likely = [one for one, log in logs.items() if log > max(logs.values()) - UNLIKELY]
+        self.likely = [one for one, log in logs.items() if log > max(logs.values()) - UNLIKELY]
         # right log-probabilities tell orders apart that tokens do not; the first of equals
-        self.order = likely[0]
-        if len(likely) > 1:
-            self.order = min(likely, key=lambda one: (self._wrong_logs(one), -logs[one]))
+        self.order = self.likely[0]
+        if len(self.likely) > 1:
+            self.order = min(self.likely, key=lambda one: (self._wrong_logs(one), -logs[one]))
         self.named = self.order
         self.sampling, self.order = resolved(self.sampling, self.order)
-        rng = np.random.default_rng(np.random.SeedSequence(run.root, spawn_key=(1,)))
-        self.masses = masses_of(self.places, lambda contexts: self.given(contexts).rows, rng)
-        # Known mistakes are tried at all places, or at a share of MOST_ENTRIES / entries. The share is drawn:
-        # every k-th place might always be the same one of a page. It depends on the tokens asked for alone.
-        entries = sum(asked[one.number].max_tokens for one in self.fresh) * self.law.vocab_size
-        some = rng.random(len(self.places)) * entries < MOST_ENTRIES
-        self.few = self.places.chosen(some)
-        drafts = round(self.length or LIKELY_DRAFTS) if run.described.get("speculative", True) else 0
-        known = known_mistakes(answered, self.few, self.sampling, self.order, drafts)
-        self.fitted = fit(self.few, self.masses.mass[some], known, self.given, self.law.vocab_size)
+        self._rng = np.random.default_rng(np.random.SeedSequence(run.root, spawn_key=(1,)))
+
+    @cached_property
+    def masses(self) -> Masses:
+        return masses_of(self.places, lambda contexts: self.given(contexts).rows, self._rng)
+
+    @cached_property
+    def tried(self) -> tuple[Places, list[Fitted]]:
+        """Where known mistakes are tried, and how they fit: at all places, or at a share of MOST_ENTRIES /
+        entries. The share is drawn: every k-th place might always be the same one of a page. It depends on
+        the tokens asked for alone."""
+        mass, size = self.masses.mass, self.law.vocab_size
+        entries = sum(self.asked[one.number].max_tokens for one in self.fresh) * size
+        some = self._rng.random(len(self.places)) * entries < MOST_ENTRIES
+        few, speculates = self.places.chosen(some), self.run.described.get("speculative", True)
+        drafts = round(self.length or LIKELY_DRAFTS) if speculates else 0
+        known = known_mistakes(self.answered, few, self.sampling, self.order, drafts)
+        return few, fit(few, mass[some], known, self.given, size)
 
     def given(self, contexts: Ints) -> Given:
         return Given(self.run.planted, self.sampling, self.order, contexts, self.padded)
 
+    def _decided(self, places: Places) -> Places:
+        """The places where no order cuts between tokens that are equally probable, to the tolerance: engines
+        may keep either."""
+        kept, sampling, orders = np.ones(len(places), bool), self.sampling, possible_orders(self.sampling)
+        cuts = sampling.filled.acting & {*CUTS} - {"temperature"} or sampling.temperature == 0.0
+        for contexts, at, row in by_context(places.contexts, self.law.vocab_size) if cuts else ():
+            here = Given(self.run.planted, sampling, orders[0], contexts, self.padded)
+            for order in orders:
+                up, down = (here.nudged(order, by) > 0.0 for by in (self.tolerance, -self.tolerance))
+                kept[at] &= (up == down).all(axis=1)[row]
+        return places.chosen(kept, places.outside)
+
+    def _order_logs(self) -> dict[str, float]:
+        """The log-likelihood of the tokens under each order; 0 where there is only one."""
+        orders, places = possible_orders(self.sampling), self.places
+        logs = dict.fromkeys(orders, 0.0)
+        for contexts, at, row in by_context(places.contexts, self.law.vocab_size) if len(orders) > 1 else ():
+            here = Given(self.run.planted, self.sampling, orders[0], contexts, self.padded)
+            for order in orders:
+                mass = here.changed(order)[row, places.tokens[at]]
+                logs[order] += float(np.log(np.maximum(mass, 1e-300)).sum())
+        return {order: round(log, 6) for order, log in logs.items()}
+
     def tests(self) -> list[results.TestResult]:
-        law, masses = self.law, self.masses
+        law, masses, (few, fitted) = self.law, self.masses, self.tried
         same, chains, next_to = _partners(self.asked, self.fresh)
         partners = [("same prompt, same place", same), ("neighbouring requests", next_to)]
         cells = list(tables(self.places, masses, partners, self.sampling.stops))
@@ -189,7 +220,7 @@ class _Texts:
         return [
             *(one.test(level, self.tolerance) for one in cells),
             *([each] if each else []),
-            mistakes_test(self.fitted, len(self.few), level, self.tolerance),
+            mistakes_test(fitted, len(few), level, self.tolerance),
             equal_texts_test(self.fresh, logs, same, level),
             equal_tokens_test(self.places, masses, chains, level, self.tolerance),
         ]
@@ -285,49 +316,11 @@ def _with_stop(planted: Planted, text: Completion, request: Request) -> Completi
     return replace(text, tokens=(*text.tokens, *stop), logprobs=logprobs)
 
 
-def likely_orders(run: Run) -> list[str]:
+def likely_orders(run: Run, tolerance: float | None = None) -> list[str]:
     """The orders of temperature and truncation that the texts of a run leave possible. The likelihood of any
     order over that of the engine's own is an e-value, so each of the others leaves that one out with
     probability at most e^-`UNLIKELY`."""
-    asked = {request.number: request for request in run.requests}
-    texts = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
-    answered = Answered(run.planted, asked, texts)
-    sampling, padded = run.requests[0].sampling, answered.padded()
-    places = _decided(run.planted, answered.places(), sampling, padded, LEAST_TOLERANCE)
-    found = _order_logs(run.planted, places, sampling, padded)
-    most = max(found.values())
-    return [order for order, log in found.items() if log > most - UNLIKELY]
-
-
-def _decided(
-    planted: Planted, places: Places, sampling: Sampling, texts: tuple[Ints, Ints], tolerance: float
-) -> Places:
-    """The places where no order cuts between tokens that are equally probable, to the tolerance: engines may
-    keep either."""
-    kept = np.ones(len(places), dtype=bool)
-    cuts = bool(sampling.filled.acting & {*CUTS} - {"temperature"}) or sampling.temperature == 0.0
-    orders = possible_orders(sampling)
-    for contexts, at, row in by_context(places.contexts, planted.target.vocab_size) if cuts else ():
-        here = Given(planted, sampling, orders[0], contexts, texts)
-        for order in orders:
-            up, down = (here.nudged(order, by) > 0.0 for by in (tolerance, -tolerance))
-            kept[at] &= (up == down).all(axis=1)[row]
-    return places.chosen(kept, places.outside)
-
-
-def _order_logs(
-    planted: Planted, places: Places, sampling: Sampling, texts: tuple[Ints, Ints]
-) -> dict[str, float]:
-    """The log-likelihood of the tokens under each order; 0 where there is only one."""
-    orders = possible_orders(sampling)
-    logs = dict.fromkeys(orders, 0.0)
-    if len(orders) > 1:
-        for contexts, at, row in by_context(places.contexts, planted.target.vocab_size):
-            here = Given(planted, sampling, orders[0], contexts, texts)
-            for order in orders:
-                mass = here.changed(order)[row, places.tokens[at]]
-                logs[order] += float(np.log(np.maximum(mass, 1e-300)).sum())
-    return {order: round(log, 6) for order, log in logs.items()}
+    return _Texts(run, (), tolerance, BUDGET).likely
 
 
 def _partners(asked: Mapping[int, Request], texts: Sequence[Completion]) -> tuple[Ints, Ints, Ints]:

@@ -362,7 +362,7 @@ def audit_matrix(
             command = f"specsim audit engine {asked_of} --planted {planted.folder} {row.options()}".strip()
             command += f" --tokens {count} --seed {root}"
             plain = judge(runs[1], tolerance=tolerance, **how) if len(runs) > 1 else None
-            orders = likely_orders(runs[1]) if len(runs) > 1 else []
+            orders = likely_orders(runs[1], tolerance) if len(runs) > 1 else []
             audit = judge(runs[0], orders=orders, tolerance=tolerance, **how)
             order = audit.order if len(possible_orders(row.sampling)) > 1 and audit.texts else ""
             cells.append(MatrixCell(row.name, audit, plain, order, command))

@@ -147,7 +147,7 @@ def audit_engine(
             seconds -= time.perf_counter() - began
         orders = [] if order is None else [order]
         if order is None and isinstance(engine, str) and "://" not in engine:
-            orders = plain_orders(engine, planted, sampling, root, options)
+            orders = plain_orders(engine, planted, sampling, root, options, tolerance)
         run = serve(opened, planted, requests, store, root, seconds, told(progress))
     return judge(run, orders=orders, tolerance=tolerance)
 
@@ -235,14 +235,14 @@ def judge_texts(
 
 
 def plain_orders(
-    engine: str, planted: Planted, sampling: Sampling, root: int, options: Mapping[str, Any]
+    engine: str, planted: Planted, sampling: Sampling, root: int, options: Any, tolerance: float | None
 ) -> list[str]:
     """The orders in which an engine in this process may apply `sampling` without speculation."""
     if len(orders := possible_orders(sampling)) == 1:
         return orders
     requests = plan_requests(planted, root, sampling, PLAIN_TOKENS)
     with opening(engine, planted, plain_options(options), speculative=False) as plain:
-        return likely_orders(serve(plain, planted, requests, TextStore(None, {}), root))
+        return likely_orders(serve(plain, planted, requests, TextStore(None, {}), root), tolerance)
 
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
