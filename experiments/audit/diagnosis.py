@@ -17,7 +17,7 @@ from specsim import audit, mistakes
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
 from specsim.auditing._checks.contract_checks import PROMISES
-from specsim.auditing._checks.outcomes import diagnostic_cases
+from specsim.auditing._checks.counts import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.reproduction import predict

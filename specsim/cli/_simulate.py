@@ -102,7 +102,7 @@ def _values(name: str, values: list[str]) -> list[Any]:
 
 def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form) -> int:
     """Bounds for a rule on truncated rows along the log, for each number of drafted tokens up to `shape`."""
-    from specsim.traces._expected import expect_tokens
+    from specsim.traces._analysis import expect_tokens
 
     if not shape.is_chain:
         raise ValueError(f"{trace.path}: a trace logs the rows of chains, not of trees; leave out --tree")
@@ -272,7 +272,7 @@ def compare(
 def warm(*, threads: option.Whole = None) -> int:
     """Compile the kernels of rules and audits now, on all cores, and keep them for later commands."""
     from specsim.rules import get, names
-    from specsim.simulation._compiling import KINDS, compile_rules
+    from specsim.simulation._grid import KINDS, compile_rules
 
     for kind in KINDS:
         compile_rules([*map(get, names())], kind, threads)

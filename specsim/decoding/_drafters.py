@@ -24,11 +24,10 @@ from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import check_tokens, temperature
 from specsim.models import DynamicTree, LookaheadDecoding, Model, PromptLookup, Tree
-from specsim.models._base import read_by
+from specsim.models._base import read_by, rows_ahead
 from specsim.models._drafts.dynamic import Draft
 from specsim.models._drafts.prompt_lookup import prompt_lookup
 from specsim.models._drafts.sampling import draw_siblings
-from specsim.models._multi_token import rows_ahead
 from specsim.rules import Rule
 
 

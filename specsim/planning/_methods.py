@@ -14,8 +14,7 @@ from specsim.core._tables import Piece, Table
 from specsim.core._types import check_between, check_count, check_known, checked, count_of
 from specsim.models import Pair
 from specsim.planning._costs import Hardware, Network, Roofline
-from specsim.simulation._compiling import compile_rules
-from specsim.simulation._grid import Compared, most_of, run_grid, show_tv, tv_of
+from specsim.simulation._grid import Compared, compile_rules, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import context_rows, pair_of
 from specsim.simulation.methods import LAYERS, TARGET, WIDTH, Drafting, Method

@@ -22,8 +22,7 @@ from specsim.core.distributions import Floats, check_rows
 from specsim.core.stats import mean_tokens
 from specsim.models import Model, Pair, Tree
 from specsim.rules import GROUPS, Parameter, Rule, get, group_of, names
-from specsim.simulation._compiling import compile_rules
-from specsim.simulation._grid import Compared, draft_for, most_of, run_grid, show_tv, tv_of
+from specsim.simulation._grid import Compared, compile_rules, draft_for, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import BY_SIBLINGS, context_rows, make_source, pair_of
 from specsim.traces._reader import Trace

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from specsim.core._streams import Key, Purpose, uniform, uniforms
 from specsim.core.distributions import Floats, Ints
 from specsim.models import DynamicTree, LookaheadDecoding, Model, PromptLookup, Tree
-from specsim.models._base import OfTarget, check_pair, shared_contexts
+from specsim.models._base import OfTarget, check_pair, move_ahead, shared_contexts, table_of
 from specsim.models._drafts.dynamic import Draft
 from specsim.models._drafts.sampling import draw_siblings
-from specsim.models._multi_token import move_ahead, table_of
 from specsim.traces import summarise
 from specsim.traces._reader import Trace
 from specsim.traces._summary import TraceSummary

@@ -15,9 +15,8 @@ from specsim.core._streams import Purpose, key_of, uniforms
 from specsim.core._types import Floats, TokenArray, check_known, checked
 from specsim.core.distributions import check_rows
 from specsim.models import DynamicTree, LookaheadDecoding, Mixture, Model, Pair, PromptLookup, TableModel
-from specsim.models._base import drawn_text
+from specsim.models._base import drawn_text, rows_ahead
 from specsim.models._drafts.dynamic import Draft
-from specsim.models._multi_token import rows_ahead
 from specsim.simulation._sources import context_rows
 from specsim.traces._reader import Trace
 

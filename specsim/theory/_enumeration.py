@@ -22,9 +22,8 @@ from specsim.core._tables import Piece, Shown, Table, as_dict
 from specsim.core._types import Tokens, check_count, checked
 from specsim.core.distributions import dyadic
 from specsim.models import DynamicTree, Model, Pair, TableModel, Tree, chain
-from specsim.models._base import check_pair, shared_contexts
+from specsim.models._base import check_pair, row_ahead, shared_contexts
 from specsim.models._drafts.tree import MAX_NODES, as_tree
-from specsim.models._multi_token import row_ahead
 
 #: More drafts than this are not enumerated, V^(drafted tokens), nor longer fractions shown.
 MAX_DRAFTS, LONGEST = 4096, 40

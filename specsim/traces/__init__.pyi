@@ -1,6 +1,6 @@
+from ._analysis import expect_tokens as expect_tokens
 from ._analysis import read_alpha as read_alpha
 from ._consistency import audit_log as audit_log
-from ._expected import expect_tokens as expect_tokens
 from ._importing import import_trace as import_trace
 from ._reader import default_trace as default_trace
 from ._summary import summarise as summarise

@@ -20,11 +20,11 @@ from specsim.adapters import declares
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import decoder_battery
 from specsim.auditing._checks import subjects
+from specsim.auditing._checks.counts import diagnostic_cases
 from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.findings import dependent
-from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
-from specsim.auditing._diagnosis import decoders, diagnose, large, reproduction, texts
+from specsim.auditing._diagnosis import decoders, diagnose, large, reproduction
 from specsim.auditing._diagnosis.decoders import audited_texts, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_edge_case, diagnose_failed
 from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
@@ -681,7 +681,7 @@ PENALTIES = {"repetition_penalty": 1.3, "presence_penalty": 0.4, "logit_bias": (
 def in_a_processed_loop(name, processing):
     def wrong(target, draft, prompt, most, eos, rng):
         given = Processing(**processing), len(prompt), eos
-        models = [texts.process_model(model, *given) for model in (target, draft)]
+        models = [decoders.process_model(model, *given) for model in (target, draft)]
         return in_a_loop(mistakes.get(name)).function(*models, prompt, most, eos, rng)
 
     return declares(decoder=True, **processing)(wrong)
@@ -716,7 +716,7 @@ def test_laws_of_texts_from_single_tokens_are_those_that_are_enumerated(processi
     case = next(case for case in decoder_battery() if case.name == "end in the draft")
     case = replace(case, max_new_tokens=3)
     models = [
-        texts.process_model(m, Processing(**processing), 2, case.eos) for m in (case.target, case.draft)
+        decoders.process_model(m, Processing(**processing), 2, case.eos) for m in (case.target, case.draft)
     ]
     row = attrgetter("processed" if processing else "row")
     plain = [
@@ -732,10 +732,10 @@ def test_laws_of_texts_from_single_tokens_are_those_that_are_enumerated(processi
         one = in_a_loop(mistakes.get(name))
         for gamma, beyond in ((1, False), (2, False), (3, True)):
             one = replace(one, decode=replace(one.decode, gamma=gamma, overshoots=beyond))
-            assert texts.by_token(one.decode)
+            assert decoders.by_token(one.decode)
             whole = sequence_law(one, *plain, case.prompts[0], 3, case.eos)
-            expected = texts._after_prefixes(whole, case.vocab_size, 3)
-            found = texts._predict(one, case, tuple(models), 3)[0].law
+            expected = decoders._after_prefixes(whole, case.vocab_size, 3)
+            found = decoders._predict(one, case, tuple(models), 3)[0].law
             assert found * expected.sum(axis=1, keepdims=True) == pytest.approx(expected, abs=1e-12)
 
 

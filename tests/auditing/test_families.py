@@ -8,7 +8,7 @@ from cases import cases
 
 from specsim import mistakes
 from specsim.adapters._contract import Declared
-from specsim.auditing._checks.outcomes import diagnostic_cases, path_of
+from specsim.auditing._checks.counts import diagnostic_cases, path_of
 from specsim.auditing._checks.shapes import CALLS_APART, DISTANCES, _pair_names
 from specsim.auditing._diagnosis import families
 from specsim.auditing._diagnosis.families import BONUS, NOTHING, OF_ROWS, RECOVERED, SHARED, TESTS

@@ -13,7 +13,7 @@ from verifiers import right, verified
 from specsim import mistakes
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.shapes import KINDS, ShapesCase
-from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases
+from specsim.auditing._checks.counts import OutcomeTally, diagnostic_cases
 from specsim.auditing._checks.subjects import VerifierSubject, open_subject
 from specsim.auditing._diagnosis import large, verifiers
 from specsim.auditing._diagnosis.diagnose import diagnose_failed

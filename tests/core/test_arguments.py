@@ -14,7 +14,7 @@ from specsim import decoding, engines, planning
 from specsim.core import distributions
 from specsim.core._types import check_count, checked
 from specsim.models import TableModel
-from specsim.models._multi_token import rows_ahead
+from specsim.models._base import rows_ahead
 
 
 @checked

@@ -12,8 +12,8 @@ from specsim.core import _kernels
 from specsim.models import Pair
 from specsim.models._trained_pairs import default_pair
 from specsim.rules import get, names
-from specsim.simulation import _compiling
-from specsim.simulation._compiling import compile_rules
+from specsim.simulation import _grid as _compiling
+from specsim.simulation._grid import compile_rules
 from specsim.traces import default_trace
 
 PAIR = Pair(np.array([0.5, 0.5]), np.array([0.5, 0.5]))

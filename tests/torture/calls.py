@@ -21,7 +21,7 @@ import specsim
 from specsim import auditing, distributions, models, planning, rules, stats, theory, traces
 from specsim.adapters import _contract
 from specsim.core._kernels import Kernel
-from specsim.models import _base, _multi_token, _trained_pairs
+from specsim.models import _base, _trained_pairs
 from specsim.models._drafts import prompt_lookup, sampling, tree
 from specsim.theory._many_drafts import k_seq_rho
 
@@ -161,8 +161,8 @@ def _calls():
     yield _call(planning.ConfidenceThreshold, threshold=0.4, max_gamma=20, call=512)
     yield _call(planning.Goodput, max_gamma=16, window=64, alpha=0.7)
     yield _call(planning.Cascade, gamma=3, max_gamma=16, trial=32, trials=4, settle=256)
-    yield _call(_multi_token.row_ahead, model=TARGET, context=(0,), ahead=2)
-    yield _call(_multi_token.rows_ahead, model=TARGET, histories=[[0], [1]], ahead=2)
+    yield _call(_base.row_ahead, model=TARGET, context=(0,), ahead=2)
+    yield _call(_base.rows_ahead, model=TARGET, histories=[[0], [1]], ahead=2)
     yield _call(specsim.plant, out="planted", order=1, offsets=None, openers=0, vocab_size=4, kind="zipf", overlap=0.6, context=64, formats=("hf",), rng=1)  # fmt: skip
     yield _call(specsim.open_planted, path="pair")
     yield _call(specsim.engines.Sampling, temperature=1.0, top_k=None, top_p=1.0, min_p=0.0, stop=())

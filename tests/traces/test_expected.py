@@ -20,9 +20,9 @@ from specsim.rules._common import tokenwise
 from specsim.rules._lossy import cactus, ensemble, judge, two_thresholds
 from specsim.simulation._comparison import load_bundled
 from specsim.theory._enumeration import prove
-from specsim.traces import _expected as expected
+from specsim.traces import _analysis as expected
 from specsim.traces import default_trace, writer
-from specsim.traces._expected import expect_tokens
+from specsim.traces._analysis import expect_tokens
 from specsim.traces._truncated import Listed, truncate
 
 REACHING = [name for name in rules.names() if rules.get(name).survival]

@@ -15,9 +15,8 @@ from specsim import default_pair, open_trace
 from specsim.decoding import record
 from specsim.decoding._recording.models import STEPS_PER_TEXT
 from specsim.traces import default_trace, summarise, truncate, writer
-from specsim.traces._analysis import grouped_autocorrelation, read_alpha
+from specsim.traces._analysis import expect_tokens, grouped_autocorrelation, read_alpha
 from specsim.traces._consistency import _Flags, _log_ratios, audit_log
-from specsim.traces._expected import expect_tokens
 
 V, GAMMA = 16, 3
 

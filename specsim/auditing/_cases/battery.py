@@ -15,8 +15,7 @@ from specsim.core._streams import Key, key_of
 from specsim.core._types import Floats, Tokens
 from specsim.core.distributions import dyadic, normalise, synthetic_pair
 from specsim.models import Mixture, Model, TableModel, Tree, branching, chain, chains
-from specsim.models._base import OfTarget, last_tokens, recent_tokens, shared_contexts
-from specsim.models._multi_token import row_ahead
+from specsim.models._base import OfTarget, last_tokens, recent_tokens, row_ahead, shared_contexts
 from specsim.models._trained_pairs import default_pair
 from specsim.rules import Rule
 

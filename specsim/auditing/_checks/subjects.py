@@ -26,9 +26,8 @@ from specsim.auditing._cases.battery import (
 from specsim.auditing._cases.rows import case_of_pair, rows_of
 from specsim.auditing._cases.shapes import ShapesCase, shape_cases
 from specsim.auditing._checks.claimed_law import Claim
-from specsim.auditing._checks.counts import AuditTally
+from specsim.auditing._checks.counts import AuditTally, OutcomeTally, diagnostic_cases
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
-from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases
 from specsim.auditing._checks.shapes import ShapesTally, plan_shapes
 from specsim.auditing._checks.tables import Plan, plan_case
 from specsim.auditing._results.audit import IRREPRODUCIBLE

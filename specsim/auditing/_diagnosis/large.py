@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._cases.shapes import ShapedRows, ShapesCase
-from specsim.auditing._checks.counts import PIT_BINS
-from specsim.auditing._checks.outcomes import OutcomeTally
+from specsim.auditing._checks.counts import PIT_BINS, OutcomeTally
 from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import Span, count_span, verifier_steps
 from specsim.auditing._checks.tables import Bins

@@ -18,8 +18,7 @@ from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks import findings
 from specsim.auditing._checks.claimed_law import Claim
-from specsim.auditing._checks.counts import AuditTally
-from specsim.auditing._checks.outcomes import OutcomeTally, path_of
+from specsim.auditing._checks.counts import AuditTally, OutcomeTally, path_of
 from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis.likelihood import Prediction, fit

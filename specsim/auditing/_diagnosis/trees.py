@@ -18,10 +18,10 @@ from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks.counts import table_positions
 from specsim.auditing._checks.subjects import Span, count_span
 from specsim.auditing._diagnosis import posterior as odds
+from specsim.auditing._diagnosis.decoders import prefixes_of
 from specsim.auditing._diagnosis.likelihood import LEAST, Prediction
 from specsim.auditing._diagnosis.parameters import few_values
 from specsim.auditing._diagnosis.reproduction import Audited
-from specsim.auditing._diagnosis.texts import prefixes_of
 from specsim.auditing._results.audit import Diagnosis
 from specsim.core._types import Ints, Row, Tokens
 from specsim.mistakes import Mistake

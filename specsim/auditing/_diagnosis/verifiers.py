@@ -18,8 +18,8 @@ import numpy as np
 from specsim.adapters._contract import Declared, NotADraftPath
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._cases.shapes import ShapesCase
+from specsim.auditing._checks.counts import diagnostic_cases, path_of
 from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
-from specsim.auditing._checks.outcomes import diagnostic_cases, path_of
 from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis import families, large

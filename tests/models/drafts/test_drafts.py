@@ -15,6 +15,7 @@ from specsim.core._kernels import interpreted
 from specsim.core.distributions import normalise
 from specsim.core.stats import chi_square
 from specsim.models import DynamicTree, Model, TableModel, Tree, branching, chain, chains
+from specsim.models._base import row_ahead, rows_ahead
 from specsim.models._drafts.sampling import (
     DISTINCT,
     SAMPLING_METHODS,
@@ -24,7 +25,6 @@ from specsim.models._drafts.sampling import (
 )
 from specsim.models._drafts.sequoia import best_tree
 from specsim.models._drafts.tree import MAX_NODES, as_tree
-from specsim.models._multi_token import row_ahead, rows_ahead
 from specsim.models._table import Mixture
 from specsim.simulation._rows import ModelRows
 from specsim.theory._enumeration import prove, target_law
