@@ -15,18 +15,11 @@ from specsim.core._json import printable
 from specsim.core._provenance import Provenance
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding
-from specsim.engines._audit import counters, logprobs, results
+from specsim.engines._audit import counters, logprobs, results, text_tests
 from specsim.engines._audit.diagnosis import Fitted, diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import TRIED, known_mistakes
 from specsim.engines._audit.places import Answered, Given, Masses, Places, by_context, mass_under, masses_of
 from specsim.engines._audit.store import REPEATED
-from specsim.engines._audit.text_tests import (
-    context_test,
-    equal_texts_test,
-    equal_tokens_test,
-    support_finding,
-    tables,
-)
 from specsim.engines._audit.timings import about_times
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import CUTS, possible_orders, resolved
@@ -92,7 +85,7 @@ def judge(
     impossible = counters.impossible(texts.every, texts.length)
     of_head = counters.compare_heads(run.planted, texts.asked, texts.every, texts.length)
     told = of_head.finding if of_head and impossible is None else impossible
-    support = support_finding(texts.places, texts.masses, texts.fresh, len(texts.law.sizes))
+    support = text_tests.support_finding(texts.places, texts.masses, texts.fresh, len(texts.law.sizes))
     wrong_logs = logprobs.finding(logs, texts.tolerance_of_logs)
     found = [*texts.contract(), support, *_deviations(tests), wrong_logs, told]
     findings = tuple(one for one in found if one is not None)
@@ -208,12 +201,14 @@ class _Texts:
         law, masses, (few, fitted) = self.law, self.masses, self.tried
         same, chains, next_to = _partners(self.asked, self.fresh)
         partners = [("same prompt, same place", same), ("neighbouring requests", next_to)]
-        cells = list(tables(self.places, masses, partners, self.sampling.stops))
+        cells = list(text_tests.tables(self.places, masses, partners, self.sampling.stops))
         level = self.budget / (len(cells) + 4)
         each = None
         if not self.sampling.reads_texts:  # else a context comes once
             contexts = int(np.prod(law.sizes, dtype=float))
-            each = context_test(self.places, lambda read: self.given(read).p, contexts, level, self.tolerance)
+            each = text_tests.context_test(
+                self.places, lambda read: self.given(read).p, contexts, level, self.tolerance
+            )
         logs = np.zeros(len(self.fresh))
         with np.errstate(divide="ignore"):
             np.add.at(logs, self.places.text, np.log(masses.mass))
@@ -221,8 +216,8 @@ class _Texts:
             *(one.test(level, self.tolerance) for one in cells),
             *([each] if each else []),
             mistakes_test(fitted, len(few), level, self.tolerance),
-            equal_texts_test(self.fresh, logs, same, level),
-            equal_tokens_test(self.places, masses, chains, level, self.tolerance),
+            text_tests.equal_texts_test(self.fresh, logs, same, level),
+            text_tests.equal_tokens_test(self.places, masses, chains, level, self.tolerance),
         ]
 
     def log_probabilities(self) -> tuple[results.LogProbabilities | None, str]:
