@@ -36,7 +36,7 @@ from .simulation._comparison import acceptance_by_drafts as acceptance_by_drafts
 from .simulation._comparison import compare as compare
 from .simulation._explore import explore as explore
 from .simulation._grid import sweep as sweep
-from .simulation._replay import replay as replay
+from .simulation._simulate import replay as replay
 from .simulation._simulate import simulate as simulate
 from .simulation._verification import speculative_accept as speculative_accept
 from .simulation._verification import verify as verify

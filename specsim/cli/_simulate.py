@@ -170,7 +170,7 @@ def replay(
 ) -> int:
     """Replay one step of 'simulate' or 'audit' in plain Python, and print its numbers."""
     if case is not None:
-        from specsim.auditing._replay import replay_step
+        from specsim.auditing._runner import replay_step
 
         print(replay_step(pair, case, step, level, rng=seed, device=device))
         return 0

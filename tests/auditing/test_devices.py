@@ -17,9 +17,9 @@ from specsim.adapters._contract import Declared, declared
 from specsim.auditing._cases import shapes
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.subjects import VerifierSubject
-from specsim.auditing._replay import replay_step
 from specsim.auditing._report.text import replay
 from specsim.auditing._results.audit import Verdict
+from specsim.auditing._runner import replay_step
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.arrays import library_of
 from specsim.auditing._verifier.local import Local

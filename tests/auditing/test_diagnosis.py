@@ -44,7 +44,7 @@ from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_valu
 from specsim.auditing._diagnosis.signatures import KEPT, computed, independent, signatures, signatures_of
 from specsim.auditing._diagnosis.verifiers import _elsewhere
 from specsim.auditing._diagnosis.verifiers import _independent as independent_in_rows
-from specsim.auditing._replay import replay_step
+from specsim.auditing._runner import replay_step
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
 from specsim.mistakes._decoding import Decoder, in_a_loop, sequence_law

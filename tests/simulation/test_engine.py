@@ -17,8 +17,7 @@ from specsim.core.distributions import dyadic, synthetic_pair
 from specsim.models import DynamicTree, PromptLookup, TableModel, Tree, branching, chain, chains
 from specsim.simulation import _sources as sources
 from specsim.simulation._counting import StepTally, run
-from specsim.simulation._replay import replay
-from specsim.simulation._simulate import simulate
+from specsim.simulation._simulate import replay, simulate
 from specsim.simulation._sources import FixedPairSource, ModelSource, RowSource, make_source
 from specsim.theory import accepted_law, expected_tokens
 from specsim.theory._enumeration import prove
