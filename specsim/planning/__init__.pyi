@@ -11,7 +11,7 @@ from ._batch._requests import Geometric as Geometric
 from ._batch._requests import LoggedLengths as LoggedLengths
 from ._batch._requests import RequestLog as RequestLog
 from ._batch._simulate import simulate_batch as simulate_batch
-from ._batch._sweep import sweep_batch as sweep_batch
+from ._batch._simulate import sweep_batch as sweep_batch
 from ._costs import ConstantRatio as ConstantRatio
 from ._costs import Experts as Experts
 from ._costs import Hardware as Hardware
