@@ -254,7 +254,7 @@ def plant(
 
 
 def _summary(made: "Planted") -> str:
-    from specsim.engines._planted.memory import KINDS
+    from specsim.engines._planted.law import MEMORIES
 
     reads = ", ".join(map(str, made.target.offsets)) or "none"
     drafts = f"about {made.tokens_per_step(4):.3f} tokens per step of 4 drafted ones"
@@ -262,7 +262,7 @@ def _summary(made: "Planted") -> str:
         drafts = f"that of the draft; the target drafts by a head ({made.heads})"
     openers = f" and one of {len(made.target.openers)} openers" if made.target.openers else ""
     if made.target.memory:
-        openers += f", and in a state {KINDS[made.target.memory.kind]}"
+        openers += f", and in a state {MEMORIES[made.target.memory.kind]}"
     return (
         f"wrote target and draft ({', '.join(made.formats)}) to {made.folder}: {made.target.words:,} words, "
         f"reading offsets {reads}{openers}, {made.context:,} positions (seed {made.seed})\n"

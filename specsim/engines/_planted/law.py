@@ -13,7 +13,63 @@ from numpy.typing import ArrayLike, NDArray
 from specsim.core._tensors import UNREADABLE, read_arrays
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import check_tokens, synthetic_pair
-from specsim.engines._planted.memory import KINDS, Memory
+
+# What a recurrent state remembers of a text, however long ago it was.
+
+#: Each kind of memory, with what is read.
+MEMORIES = {
+    "recall": "the token that followed the last token like the newest one",
+    "latch": "the last token with an even number",
+}
+#: The most words that a state holds: tokens with the same remainder share one.
+MOST_SLOTS = 64
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A state of `slots` words, or for none their number; each token may replace one, and one is read."""
+
+    kind: str
+    words: int
+
+    @property
+    def slots(self) -> int:
+        return min(self.words, MOST_SLOTS) if self.kind == "recall" else 1
+
+    def written(self, tokens: Ints) -> Ints:
+        """The slot that each token of texts [..., T] replaces, -1 for none."""
+        if self.kind == "latch":
+            return np.where((tokens < self.words) & (tokens % 2 == 0), 0, -1)
+        before = np.full_like(tokens, self.words)
+        before[..., 1:] = tokens[..., :-1]
+        return np.where((before < self.words) & (tokens < self.words), before % self.slots, -1)
+
+    def update(self, states: Ints, before: Ints, tokens: Ints, where: NDArray[np.bool_]) -> None:
+        """Let the states [n, slots] `where` [n] see `tokens` [n] after the tokens `before` [n]."""
+        slot = self.written(np.stack([before, tokens], axis=1))[:, 1]
+        at = np.flatnonzero(where & (slot >= 0))
+        states[at, slot[at]] = tokens[at]
+
+    def read(self, states: Ints, newest: Ints) -> Ints:
+        """The words [n] that are read in states [n, slots] which have seen the tokens `newest` [n]."""
+        found: Ints = states[np.arange(len(states)), newest % self.slots]
+        return found
+
+    def along(self, text: Ints) -> Ints:
+        """The word that is read after each number of tokens of a text [T], [T + 1]."""
+        state, found = [self.words] * self.slots, [self.words]
+        read = (text % self.slots).tolist()
+        for slot, token, newest in zip(self.written(text).tolist(), text.tolist(), read, strict=True):
+            if slot >= 0:
+                state[slot] = token
+            found.append(state[newest])
+        return np.array(found)
+
+    def after(self, texts: Ints) -> Ints:
+        """The words [n] that are read after texts [n, T]."""
+        here = self.written(texts) == texts[:, -1:] % self.slots
+        last = texts.shape[1] - 1 - here[:, ::-1].argmax(axis=1)
+        return np.where(here.any(axis=1), texts[np.arange(len(texts)), last], self.words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +291,7 @@ def law_arrays(laws: tuple[Law, Law]) -> Arrays:
         "openers": np.array(shared.openers, dtype=np.int64),
     }
     if shared.memory:
-        arrays["memory"] = np.array([*KINDS].index(shared.memory.kind))
+        arrays["memory"] = np.array([*MEMORIES].index(shared.memory.kind))
     if shared.experts:
         arrays["experts"] = np.array(shared.experts)
     for name, law in zip(MODELS, laws, strict=True):
@@ -260,7 +316,7 @@ def _law(arrays: Arrays, name: str) -> Law:
     offsets, openers = (tuple(int(value) for value in arrays[part]) for part in ("offsets", "openers"))
     kind: Any = TableLogits if f"{name}_table" in arrays else AdditiveLogits
     logits = kind(*(arrays[f"{name}_{part.name}"].astype(np.float64) for part in fields(kind)))
-    memory = Memory([*KINDS][int(arrays["memory"])], logits.words) if "memory" in arrays else None
+    memory = Memory([*MEMORIES][int(arrays["memory"])], logits.words) if "memory" in arrays else None
     experts = int(arrays.get("experts", 0))
     return Law(int(arrays["vocab_size"]), offsets, openers, logits, memory, experts)
 

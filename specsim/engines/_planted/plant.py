@@ -17,8 +17,7 @@ from specsim.core._types import check_between, check_choice, check_count, checke
 from specsim.engines._planted import folder
 from specsim.engines._planted.architectures import ARCHITECTURES, HEADS, OWN, build
 from specsim.engines._planted.checkpoints import GGUF, WRITERS, check_installed
-from specsim.engines._planted.law import MOST_ROWS, TableLogits, digest_of, draw_pair, law_arrays
-from specsim.engines._planted.memory import Memory
+from specsim.engines._planted.law import MOST_ROWS, Memory, TableLogits, digest_of, draw_pair, law_arrays
 from specsim.engines._planted.requests import Sampling
 
 MOST_WORDS, MOST_OPENERS, MOST_OFFSETS = 131_072, 1024, 8

@@ -8,8 +8,7 @@ import numpy as np
 
 from specsim.core._types import Floats, Ints
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.law import Law
-from specsim.engines._planted.memory import Memory
+from specsim.engines._planted.law import Law, Memory
 from specsim.engines._planted.requests import Request
 from specsim.models import Model
 from specsim.models._trained_pairs import default_pair

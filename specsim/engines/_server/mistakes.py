@@ -15,7 +15,7 @@ from specsim import mistakes
 from specsim.core._files import read_table
 from specsim.core._streams import Purpose, key_of
 from specsim.core._types import Floats, Ints, suggestion
-from specsim.engines._planted.memory import Memory
+from specsim.engines._planted.law import Memory
 from specsim.engines._planted.processing import FIRST_ORDER, PARTS
 from specsim.engines._server.step import Change, Running, Step, text_uniforms
 from specsim.mistakes._rows import argmax

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from specsim.core._streams import PER_SLOT, WORD, Purpose, philox
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import normalise
-from specsim.engines._planted.law import log_softmax
-from specsim.engines._planted.memory import Memory
+from specsim.engines._planted.law import Memory, log_softmax
 from specsim.engines._planted.processing import FIRST_ORDER, Seen, processed
 from specsim.engines._planted.requests import Request, Sampling
 from specsim.models._drafts.sampling import draw_siblings

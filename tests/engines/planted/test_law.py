@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from specsim.engines._planted.law import AdditiveLogits, Law, TableLogits, sign_codes
-from specsim.engines._planted.memory import KINDS, Memory
+from specsim.engines._planted.law import MEMORIES, AdditiveLogits, Law, Memory, TableLogits, sign_codes
 
 WORDS = 3
 
@@ -68,7 +67,7 @@ def test_codes_differ():
     assert len({tuple(code) for code in codes}) == 8
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MEMORIES)
 @pytest.mark.parametrize("words", [5, 100])
 def test_a_memory_is_of_the_whole_text(kind, words):
     """What is read is what a loop over the text finds, however long ago it was."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from letters import WORDS, Letters, decoded, p_value
 
-from specsim.engines._planted.memory import Memory
+from specsim.engines._planted.law import Memory
 from specsim.engines._planted.requests import Request, Sampling
 from specsim.engines._server.mistakes import ACTS, PLACES, find_mistake, mistake_names
 
