@@ -288,10 +288,15 @@ def grouped_autocorrelation(
     return [(mean / (scale or 1.0), pairs) for mean, (_, pairs) in zip(means, sums[1:], strict=True)]
 
 
-def _sum_pairs(x: Floats, known: NDArray[np.bool_], belongs: NDArray[Any], lag: int) -> tuple[float, int]:
-    end = max(x.size - lag, 0)
-    both = (belongs[:end] == belongs[lag:]) & known[:end] & known[lag:]
-    return float((x[:end] * both) @ x[lag:]), int(np.count_nonzero(both))
+@summary_kernel
+def _sum_pairs(x, known, belongs, lag):  # type: ignore[no-untyped-def]
+    total = 0.0
+    pairs = 0
+    for t in range(x.size - lag):
+        both = known[t] & known[t + lag] & (belongs[t] == belongs[t + lag])
+        total += x[t] * x[t + lag] if both else 0.0
+        pairs += np.int64(both)
+    return total, pairs
 
 
 # The entropy of rows in nats, at about the speed at which they are read. Of a number x = 2^e·m, m from √½ to
