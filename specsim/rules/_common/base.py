@@ -85,7 +85,7 @@ class Positions(NamedTuple):
     `recovered(tables, first, end, values)` fills the weights of the recovered token, summed up, after the
     contexts from `first` on."""
 
-    verify: Kernel
+    verify: Callable[..., int]
     recovered: Kernel
 
 

@@ -49,63 +49,37 @@ def rule(
 def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Positions:
     """Build the kernels for rows from tables, of a rule whose recovered token ignores the rejected one."""
 
-    def test(going, context, tables, drawn, u, values, passed):
-        p, q, _, p_of, q_of, _, _ = tables
+    def test(going, context, p, q, p_of, q_of, drawn, u, values, passed):
         for j in range(going.size):
             a = context[going[j]]
             passed[j] = accept(p[p_of[a]], q[q_of[a]], drawn[j], u[going[j]], values)
 
+    def draw_bonus(going, context, p, q, p_of, q_of, u, values, tokens):
+        weights = np.empty(p.shape[1])
+        for j in range(going.size):
+            a = context[going[j]]
+            bonus(p[p_of[a]], q[q_of[a]], values, weights)
+            tokens[going[j]] = cumulative_draw(weights, u[going[j]])
+
     # the references to rows are counted unless both are inner
-    test_drafts = inner_kernel(test) if accept.inner else kernel(test)
+    test_drafts, draw_bonuses = inner_kernel(test) if accept.inner else kernel(test), kernel(draw_bonus)
 
     def verify_steps(
         going, place, context, tables, known, draft_uniforms, verify_uniforms, values, tokens, accepted
-    ):
-        p, q, q_sums, p_of, q_of, recovered, follow = tables
-        gamma, size = tokens.shape[0] - 1, going.size
-        last = verify_uniforms[gamma]
-        alive, ended = np.empty(size, np.int64), np.empty(size, np.int64)
-        drawn, passed = np.empty(size, np.int64), np.empty(size, np.int64)
-        count, begun, apart = 0, 0, 0  # how many are alive, have begun, and were set apart
-        for i in range(gamma + 1):
-            while begun < size and place[going[begun]] == i:
-                alive[count] = going[begun]
-                count += 1
-                begun += 1
-            if i == gamma:
-                break
-            draw_drafts(alive[:count], context, q_sums, q_of, draft_uniforms[i], drawn)
-            test_drafts(alive[:count], context, tables, drawn, verify_uniforms[i], values, passed)
-            n, m = 0, 0
-            for j in range(count):  # without a branch, which would be mispredicted
-                s = alive[j]
-                alive[n], ended[m] = s, s
-                drawn[n] = drawn[j]
-                n += passed[j]
-                m += 1 - passed[j]
-            draw_recovered(ended[:m], context, recovered, last, tokens[i])
-            for j in range(m):
-                accepted[ended[j]] = i
-            count = 0
-            for j in range(n):
-                s, x = alive[j], drawn[j]
-                tokens[i, s] = x
-                after = follow[context[s], x]
-                if 0 < after < known:
-                    context[s] = after
-                    alive[count] = s
-                    count += 1
-                else:
-                    context[s] = -context[s]
-                    place[s] = i + 1
-                    going[apart] = s
-                    apart += 1
-        weights = np.empty(p.shape[1])
-        for j in range(count):
-            s = alive[j]
-            bonus(p[p_of[context[s]]], q[q_of[context[s]]], values, weights)
-            tokens[gamma, s] = cumulative_draw(weights, last[s])
-            accepted[s] = gamma
+    ):  # in Python, so that rules share the kernels that move steps on
+        gamma, rows = tokens.shape[0] - 1, (tables.p, tables.q, tables.p_of, tables.q_of)
+        alive, drawn, passed = np.empty((3, going.size), np.int64)
+        last, count, begun, apart = verify_uniforms[gamma], 0, 0, 0
+        for i in range(gamma):
+            count, begun = begin(going, place, i, alive, count, begun)
+            some = alive[:count]
+            draw_drafts(some, context, tables.q_sums, tables.q_of, draft_uniforms[i], drawn)
+            test_drafts(some, context, *rows, drawn, verify_uniforms[i], values, passed)
+            given = context, place, tables.recovered, tables.follow, known, last, i, tokens[i], accepted
+            count, apart = move_on(some, drawn, passed, going, apart, *given)
+        count, _ = begin(going, place, gamma, alive, count, begun)
+        draw_bonuses(alive[:count], context, *rows, last, values, tokens[gamma])
+        accepted[alive[:count]] = gamma
         return apart
 
     def sum_recovered(tables, first, end, values):
@@ -117,19 +91,71 @@ def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Posi
                 copy_row(p[p_of[a]], weights)
             sum_up(weights, recovered[a])
 
-    return Positions(kernel(verify_steps), kernel(sum_recovered))
+    return Positions(verify_steps, kernel(sum_recovered))
 
 
-@inner_kernel
+@kernel
+def begin(going, place, position, alive, count, begun):
+    """Add the steps of `going` that begin at a position to those that are alive."""
+    while begun < going.size and place[going[begun]] == position:
+        alive[count] = going[begun]
+        count += 1
+        begun += 1
+    return count, begun
+
+
+@kernel
 def draw_drafts(going, context, q_sums, q_of, u, drawn):
     for j in range(going.size):
         drawn[j] = drawn_token(q_sums[q_of[context[going[j]]]], u[going[j]])
 
 
-@inner_kernel
-def draw_recovered(ended, context, recovered, u, tokens):
-    for j in range(ended.size):
-        tokens[ended[j]] = drawn_token(recovered[context[ended[j]]], u[ended[j]])
+@kernel
+def move_on(
+    alive,
+    drawn,
+    passed,
+    going,
+    apart,
+    context,
+    place,
+    recovered,
+    follow,
+    known,
+    u,
+    position,
+    tokens,
+    accepted,
+):
+    """End the steps whose draft did not pass, and give the others their next context. Returns how many of
+    these are alive, which move to the front, and how many were set apart, at the front of `going`."""
+    ended = np.empty(alive.size, np.int64)
+    n, m = 0, 0
+    for j in range(alive.size):  # without a branch, which would be mispredicted
+        s = alive[j]
+        alive[n], ended[m] = s, s
+        drawn[n] = drawn[j]
+        n += passed[j]
+        m += 1 - passed[j]
+    for j in range(m):
+        s = ended[j]
+        tokens[s] = drawn_token(recovered[context[s]], u[s])
+        accepted[s] = position
+    count = 0
+    for j in range(n):
+        s, x = alive[j], drawn[j]
+        tokens[s] = x
+        after = follow[context[s], x]
+        if 0 < after < known:
+            context[s] = after
+            alive[count] = s
+            count += 1
+        else:
+            context[s] = -context[s]
+            place[s] = position + 1
+            going[apart] = s
+            apart += 1
+    return count, apart
 
 
 def sums_size(vocab_size: int) -> int:
