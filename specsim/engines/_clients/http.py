@@ -31,13 +31,13 @@ VERSIONS = (("/version", "version"), ("/get_server_info", "version"), ("/props",
 WEB_SERVERS = {"", "uvicorn"}
 #: Statuses after which a request is sent again, and the first of the growing pauses, in seconds.
 BUSY, PAUSE = {429, 502, 503, 504}, 0.2
-#: Statuses of a server that refuses how a request is written; those that are about its parameters.
-REFUSED, UNSUPPORTED = {400, 404, 415, 422}, {400, 422}
+#: Statuses of a server that refuses how a request is written; kinds of failure that a status tells.
+REFUSED, KINDS = {400, 404, 415, 422}, {400: "refused", 422: "refused", 500: "crash"}
 
 
 class _StatusError(FailedError):
     def __init__(self, status: int, text: str):
-        super().__init__("refused" if status in UNSUPPORTED else "http", f"status {status}: {text}")
+        super().__init__(KINDS.get(status, "http"), f"status {status}: {text}")
         self.status = status
 
 

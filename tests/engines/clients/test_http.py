@@ -240,7 +240,7 @@ def test_drafts_that_are_reported(more, counted):
 @pytest.mark.parametrize("status", [301, 400, 401, 404, 418, 422, 500])
 def test_statuses(status):
     one = answered((status, {"error": {"message": "not \x1b[31mtoday"}}), retries=3)
-    assert one.kind == ("refused" if status in (400, 422) else "http")
+    assert one.kind == {400: "refused", 422: "refused", 500: "crash"}.get(status, "http")
     assert one.text == rf"status {status}: not \x1b[31mtoday"
 
 
