@@ -171,13 +171,15 @@ def _changed(scores: Floats, sampling: Sampling, step: str, seen: Seen | None) -
     if not sampling.penalised:
         return found
     assert seen is not None
-    often, new = (seen.times(scores.shape[1], prompt, sampling.penalty_last_n) for prompt in COUNTED[step])
-    factor = sampling.repetition_penalty or 1.0
-    found = np.where(often > 0, np.where(scores > 0, scores / factor, scores * factor), scores)
+    *counts, last = COUNTED[step]
+    often, new = (seen.times(scores.shape[1], prompt, sampling.penalty_last_n) for prompt in counts)
+    less = (sampling.frequency_penalty or 0.0) * new + (sampling.presence_penalty or 0.0) * (new > 0)
+    found, factor = found - less * last, sampling.repetition_penalty or 1.0
+    found = np.where(often > 0, np.where(found > 0, found / factor, found * factor), found)
     if sampling.dry_multiplier:
         more = seen.repeated(scores.shape[1], sampling.dry_penalty_last_n) - sampling.dry_allowed_length
         found -= np.where(more >= 0, sampling.dry_multiplier * sampling.dry_base**more, 0.0)
-    return found - (sampling.frequency_penalty or 0.0) * new - (sampling.presence_penalty or 0.0) * (new > 0)
+    return found - less * (not last)
 
 
 def possible_orders(sampling: Sampling) -> list[str]:
@@ -189,9 +191,10 @@ def possible_orders(sampling: Sampling) -> list[str]:
     tempered = "temperature" in acting and sampling.temperature > 0.0
     several, factor = len(acting & {*CUTS}) > 1, "repetition_penalty" in acting
     others = bool(acting & {"frequency_penalty", "presence_penalty"})
-    counted: dict[tuple[bool, bool], str] = {}
-    for name, (often, new) in COUNTED.items():
-        counted.setdefault((often and factor, new and others), name * sampling.penalised)
+    counted: dict[tuple[bool, ...], str] = {}
+    for name, (often, new, last) in COUNTED.items():
+        acts = often and factor, new and others, last and factor and others
+        counted.setdefault(acts, name * sampling.penalised)
     found = []
     silent = {step for step, name in LATE.items() if name not in acting}
     every = [_with_late(order.split(", ")) for order in ORDERS]

@@ -25,10 +25,10 @@ def by_hand(sampling, repeated, subtracted, steps):
                 found[token] /= sampling.temperature
             elif step == "bias":
                 found[token] += dict(sampling.logit_bias).get(token, 0.0)
-            else:
-                if token in repeated:
-                    up = found[token] > 0
-                    found[token] *= 1 / sampling.repetition_penalty if up else sampling.repetition_penalty
+            elif step == "repetition" and token in repeated:
+                up = found[token] > 0
+                found[token] *= 1 / sampling.repetition_penalty if up else sampling.repetition_penalty
+            elif step == "others":
                 found[token] -= sampling.frequency_penalty * list(subtracted).count(token)
                 found[token] -= sampling.presence_penalty * (token in subtracted)
     weights = np.array([np.exp(found.get(token, -np.inf)) for token in range(len(SCORES))])
@@ -47,10 +47,10 @@ def row(sampling, order, last=None):
 @pytest.mark.parametrize(
     ("head", "steps"),
     [
-        ("bias, {}, temperature", ("bias", "penalties", "temperature")),
-        ("{}, bias, temperature", ("penalties", "bias", "temperature")),
-        ("bias, temperature, {}", ("bias", "temperature", "penalties")),
-        ("{}, temperature, bias", ("penalties", "temperature", "bias")),
+        ("bias, {}, temperature", "bias {} temperature"),
+        ("{}, bias, temperature", "{} bias temperature"),
+        ("bias, temperature, {}", "bias temperature {}"),
+        ("{}, temperature, bias", "{} temperature bias"),
     ],
 )
 def test_penalties_count_what_the_name_of_the_order_says(head, steps, last):
@@ -58,14 +58,15 @@ def test_penalties_count_what_the_name_of_the_order_says(head, steps, last):
     window = (*PROMPT, *TEXT)[-last:] if last else (*PROMPT, *TEXT)
     new = TEXT[-last:] if last else TEXT
     readings = {
-        "penalties": (window, new),
-        "penalties of prompt and text": (window, window),
-        "penalties of the text": (new, new),
+        "penalties": (window, new, "repetition others"),
+        "penalties of prompt and text": (window, window, "repetition others"),
+        "penalties of the text": (new, new, "repetition others"),
+        "penalties with repetition last": (window, new, "others repetition"),
     }
-    for name, (repeated, subtracted) in readings.items():
+    for name, (repeated, subtracted, parts) in readings.items():
         order = f"{head.format(name)}, top-k, top-p, min-p"
         assert order in possible_orders(sampling)
-        expected = by_hand(sampling, repeated, subtracted, steps)
+        expected = by_hand(sampling, repeated, subtracted, steps.format(parts).split())
         np.testing.assert_allclose(row(sampling, order), expected, atol=1e-12)
 
 
@@ -176,8 +177,8 @@ def test_only_orders_that_can_differ_are_possible():
     assert possible_orders(Sampling(temperature=0.5)) == [ORDERS[0]]
     assert possible_orders(Sampling(repetition_penalty=1.0, min_tokens=3)) == [ORDERS[0]]
     assert possible_orders(Sampling(**BIAS)) == [f"bias, {ORDERS[0]}"]
-    assert len(possible_orders(Sampling(**PENALTIES))) == 3
+    assert len(possible_orders(Sampling(**PENALTIES))) == 4
     for names in (["repetition_penalty"], ["frequency_penalty", "presence_penalty"]):
         assert len(possible_orders(Sampling(**{name: PENALTIES[name] for name in names}))) == 2
     every = possible_orders(Sampling(0.7, 3, 0.9, 0.1, **PENALTIES, **BIAS))
-    assert len({*every}) == len(every) == 3 * (4 * 4 + 2 * 2)
+    assert len({*every}) == len(every) == 4 * (4 * 4 + 2 * 2)
