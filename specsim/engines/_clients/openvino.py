@@ -3,6 +3,7 @@
 optimum-intel converts the checkpoints when the engine is opened."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from specsim.engines._clients.running import InProcess, convert, need
+from specsim.engines._clients.writing import grammar_of
 from specsim.engines._planted.law import MODELS
-from specsim.engines._planted.requests import Request
+from specsim.engines._planted.requests import BANS, PENALTIES, RARE, Request
+from specsim.models._processed import SAMPLING
 
 PACKAGES = "openvino-genai optimum-intel"
 #: A planted model is so small that threads wait for each other.
@@ -24,6 +27,7 @@ class OpenVinoEngine(InProcess):
     """The target, with the draft as `draft_model` or plain."""
 
     name, _package = "openvino", "openvino-genai"
+    _lacks = frozenset({"penalty_last_n", "logit_bias", "defaults", *RARE})
 
     def _open(self) -> None:
         self._genai = need("openvino_genai", PACKAGES)
@@ -45,24 +49,36 @@ class OpenVinoEngine(InProcess):
         convert("optimum.commands.optimum_cli", [*words, "--weight-format", "fp32", str(made)], PACKAGES)
         return made
 
-    def _text(self, request: Request, index: int) -> dict[str, Any]:
+    def _texts(self, request: Request) -> Iterator[dict[str, Any]]:
         """A pipeline that drafts makes one text of a request: for several their seeds count up."""
-        sampling, config = request.sampling, self._genai.GenerationConfig()
-        config.max_new_tokens, config.stop_strings = request.max_tokens, set(sampling.stop)
-        config.rng_seed = random.getrandbits(32) if request.seed is None else (request.seed + index) % SEEDS
-        if self._gamma:
-            config.num_assistant_tokens = self._gamma
-        if sampling.temperature > 0:
-            config.do_sample, config.temperature = True, sampling.temperature
-            config.top_p, config.min_p = sampling.top_p, sampling.min_p
-            if sampling.top_k is not None:
-                config.top_k = sampling.top_k
-        found = self._model.generate(self._tensor(np.array([request.prompt], dtype=np.int64)), config)
-        stopped = found.finish_reasons[0] == self._genai.GenerationFinishReason.STOP
-        drafts = found.extended_perf_metrics if self._gamma else None
-        return {
-            "tokens": tuple(found.tokens[0]),
-            "drafted": drafts and drafts.get_num_draft_tokens(),
-            "accepted": drafts and drafts.get_num_accepted_tokens(),
-            "finish": "stop" if stopped else "length",
+        config, prompt = self._configured(request), self._tensor(np.array([request.prompt], dtype=np.int64))
+        for index in range(request.n // config.num_return_sequences):
+            seed = request.seed
+            config.rng_seed = random.getrandbits(32) if seed is None else (seed + index) % SEEDS
+            found = self._model.generate(prompt, config)
+            drafts = found.extended_perf_metrics if self._gamma else None
+            for tokens, reason in zip(found.tokens, found.finish_reasons, strict=True):
+                yield {
+                    "tokens": tuple(tokens),
+                    "drafted": drafts and drafts.get_num_draft_tokens(),
+                    "accepted": drafts and drafts.get_num_accepted_tokens(),
+                    "finish": "stop" if reason == self._genai.GenerationFinishReason.STOP else "length",
+                }
+
+    def _configured(self, request: Request) -> Any:
+        sampling = request.sampling
+        names = (*PENALTIES, *(SAMPLING if sampling.temperature > 0 else ()))
+        how: dict[str, Any] = {name: getattr(sampling, name) for name in names} | {
+            "do_sample": sampling.temperature > 0,
+            "max_new_tokens": request.max_tokens,
+            "min_new_tokens": min(sampling.min_tokens, request.max_tokens),
+            "stop_strings": set(sampling.stop),
+            "stop_token_ids": {*sampling.stop_ids, self._planted.eos},
+            "num_assistant_tokens": self._gamma or None,
+            "num_return_sequences": 1 if self._gamma else request.n,
         }
+        if sampling.acting & {*BANS}:
+            grammar = grammar_of(self._planted, sampling)
+            how["structured_output_config"] = self._genai.StructuredOutputConfig(grammar=grammar)
+        given = {name: value for name, value in how.items() if value is not None}
+        return self._genai.GenerationConfig(**given)

@@ -48,12 +48,14 @@ class InProcess:
         """The fields of a completion; raises NotImplementedError for what the engine does not support."""
         raise NotImplementedError
 
+    def _texts(self, request: Request) -> Iterator[dict[str, Any]]:
+        """Those of all texts of a request."""
+        return (self._text(request, index) for index in range(request.n))
+
     def _answer(self, request: Request) -> Answers:
         self._check(request)
-        found: Answers = []
-        for index in range(request.n):
-            started = time.perf_counter()
-            made = self._text(request, index)
+        started, found = time.perf_counter(), list[Completion | Failure]()
+        for index, made in enumerate(self._texts(request)):
             found.append(Completion(request.number, index, **made, seconds=time.perf_counter() - started))
         return found
 
