@@ -3,15 +3,16 @@
 Its model builder converts the checkpoints when the engine is opened."""
 
 import json
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from specsim.core._files import write_text
 from specsim.engines._clients.running import InProcess, convert, need
-from specsim.engines._planted.requests import Request
+from specsim.engines._clients.writing import grammar_of
+from specsim.engines._planted.requests import BANS, Request
 
 PACKAGES = "onnxruntime-genai onnx onnx-ir torch transformers"
 CONFIGURATION = "genai_config.json"
@@ -25,31 +26,37 @@ class OnnxRuntimeEngine(InProcess):
     """The target, with the draft or plain."""
 
     name, _package = "onnxruntime", "onnxruntime-genai"
-    _lacks = InProcess._lacks | {"stop", "min_p"}
+    _lacks = InProcess._lacks - {"repetition_penalty", "stop_ids", "min_tokens", *BANS} | {"stop", "min_p"}
 
     def _open(self) -> None:
-        self._genai = need("onnxruntime_genai", PACKAGES)
-        with TemporaryDirectory() as folder:
-            self._build("target", Path(folder))
-            self._drafting = self._how_to_draft(Path(folder)) if self._gamma else {}
-            self._model = self._genai.Model(folder)
+        self._genai, self._folder = need("onnxruntime_genai", PACKAGES), TemporaryDirectory()
+        self._configured = {"decoder": self._build("target", folder := Path(self._folder.name))}
+        self._drafting = self._how_to_draft(folder) if self._gamma else {}
+        self._model = cache(self._ended_by)
 
-    def _build(self, which: str, folder: Path) -> None:
-        """Convert a checkpoint without changing its weights."""
+    def close(self) -> None:
+        super().close()
+        self._folder.cleanup()  # its tokenizer is read with each grammar
+
+    def _ended_by(self, *stops: int) -> Any:
+        """The model with further ids that end its texts, which no request can have."""
+        config = self._genai.Config(self._folder.name)
+        ends = {"eos_token_id": [self._planted.eos, *stops]}
+        config.overlay(json.dumps({"model": self._configured | ends}))
+        return self._genai.Model(config)
+
+    def _build(self, which: str, folder: Path) -> dict[str, Any]:
+        """Convert a checkpoint without changing its weights. Returns its decoder's configuration."""
         source = str(self._planted.checkpoint(which, "hf"))
         options = ("-m", source, "-o", str(folder), "-p", "fp32", "-e", "cpu")
         convert("onnxruntime_genai.models.builder", options, PACKAGES)
-        content = json.loads((folder / CONFIGURATION).read_bytes())
-        content["model"]["decoder"]["session_options"] |= ONE_THREAD
-        write_text(folder / CONFIGURATION, json.dumps(content))
+        decoder = json.loads((folder / CONFIGURATION).read_bytes())["model"]["decoder"]
+        return decoder | {"session_options": ONE_THREAD}
 
     def _how_to_draft(self, folder: Path) -> dict[str, Any]:
-        """The speculative options; the target in the folder is given its draft."""
-        self._build("draft", folder / "draft")
-        file = folder / CONFIGURATION
-        content, draft = (json.loads(one.read_bytes()) for one in (file, folder / "draft" / CONFIGURATION))
-        content["model"]["draft"] = draft["model"]["decoder"] | {"filename": "draft/model.onnx"}
-        write_text(file, json.dumps(content))
+        """The speculative options; the target's configuration is given its draft."""
+        draft = self._build("draft", folder / "draft")
+        self._configured["draft"] = draft | {"filename": "draft/model.onnx"}
         return {"max_draft_tokens": self._gamma}
 
     def _text(self, request: Request, index: int) -> dict[str, Any]:
@@ -60,11 +67,15 @@ class OnnxRuntimeEngine(InProcess):
             how |= {"top_k": sampling.top_k or 0, "top_p": sampling.top_p}
         if request.seed is not None:
             how["random_seed"] = request.seed + index
-        params = self._genai.GeneratorParams(self._model)
-        params.set_search_options(**how, max_length=len(request.prompt) + request.max_tokens)
+        how |= {"repetition_penalty": sampling.repetition_penalty or 1.0}
+        least, most = (len(request.prompt) + n for n in (sampling.min_tokens, request.max_tokens))
+        params = self._genai.GeneratorParams(model := self._model(*sampling.stop_ids))
+        params.set_search_options(**how, min_length=min(least, most), max_length=most)
+        if sampling.acting & {*BANS}:
+            params.set_guidance("lark_grammar", grammar_of(self._planted, sampling, lark=True))
         if self._drafting:
             params.set_speculative_options(**self._drafting)
-        generator = self._genai.Generator(self._model, params)
+        generator = self._genai.Generator(model, params)
         generator.append_tokens(np.array(request.prompt, dtype=np.int32))
         while not generator.is_done():
             generator.generate_next_token()

@@ -83,12 +83,14 @@ def fields_of(
     return {name: x for name, x in given.items() if x is not None and name not in sampling.left_out}
 
 
-def grammar_of(pair: Pair, sampling: Sampling) -> str:
-    """Bans as a grammar of llama.cpp, with a rule for what follows each word. Raises FailedError."""
+def grammar_of(pair: Pair, sampling: Sampling, *, lark: bool = False) -> str:
+    """Bans as a grammar of llama.cpp, with a rule for what follows each word, or as one of llguidance that
+    names ids. Raises FailedError."""
     words, bad = range(pair.target.words), sampling.bad_words
     if len(words) > 64 or any(len(word) > 2 for word in bad):
         raise FailedError("refused", "bad_words: a grammar has at most 64 words here, and pairs of them")
     left = [x for x in words if x in (sampling.allowed_token_ids or words) and (x,) not in bad]
-    rules = {"root": left} | {f"w{x}": [y for y in left if (x, y) not in bad] for x in left}
-    every = {name: " | ".join(f'"{pair.decode([y])}" w{y}' for y in then) for name, then in rules.items()}
-    return "\n".join(f"{name} ::= {then}" for name, then in every.items())
+    first, word, rule = ("start", "<[{}]>", "{}: {}") if lark else ("root", '"{1}"', "{} ::= {}")
+    rules = {first: left} | {f"w{x}": [y for y in left if (x, y) not in bad] for x in left}
+    every = {name: (f"{word.format(y, pair.decode([y]))} w{y}" for y in then) for name, then in rules.items()}
+    return "\n".join(rule.format(name, " | ".join(then)) for name, then in every.items())

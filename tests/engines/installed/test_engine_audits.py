@@ -55,10 +55,20 @@ def test_onnxruntime(planted):
 
 
 def test_openvino(planted):
-    """Plain it follows the law; with a draft not, openvinotoolkit/openvino.genai#4190, until that is repaired."""
+    """Plain it follows the law, but for penalties that are added to negative logits; with a draft not,
+    openvinotoolkit/openvino.genai#4190, until that is repaired."""
     pytest.importorskip("openvino_genai")
     plain = audit_engine("openvino", planted, tokens=TOKENS, speculative=False, rng=1)
     assert (plain.verdict, plain.findings) == ("consistent", ())
+    for wrong, asked in (
+        (False, {"repetition_penalty": 1.5, "bad_words": ((2,), (3, 0))}),
+        (False, {"stop_ids": (2,), "min_tokens": 9}),
+        (True, {"frequency_penalty": 1.0}),
+        (True, {"presence_penalty": 1.0}),
+    ):
+        how = {"tokens": 1_000, "speculative": False, "rng": 1}
+        found = audit_engine("openvino", planted, sampling=Sampling(**asked), **how)
+        assert (bool(found.findings), found.failures) == (wrong, {})
     found = audit_engine("openvino", planted, tokens=TOKENS, rng=1)
     if found.verdict == "consistent":
         pytest.skip("#4190 is repaired in this version; the page of audited engines is older")
@@ -186,6 +196,8 @@ def test_what_penalties_of_llama_cpp_and_transformers_count(planted):
         ("hf", "transformers", {"typical_p": 0.5}),
         ("hf", "transformers", {"allowed_token_ids": (0, 2, 3, 5), "bad_words": ((2,), (3, 0), (0, 0, 5))}),
         ("mlx-lm", "mlx_lm", {"xtc_probability": 0.5, "xtc_threshold": 0.15}),
+        ("onnxruntime", "onnxruntime_genai", {"repetition_penalty": 1.5, "bad_words": ((2,), (3, 0))}),
+        ("onnxruntime", "onnxruntime_genai", {"stop_ids": (2,), "min_tokens": 9}),
     ],
 )
 def test_what_few_engines_have_follows_the_law_with_drafts_and_without(name, package, asked, planted):
