@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -26,8 +27,9 @@ BATTERY = "mid"
 
 
 class Asked(NamedTuple):
-    """How a subject is asked: the engine as in `engines.Subject`, the names of planted checkpoints, the
-    tokens of each setting or audit, the `runs` of an audit where no battery is asked, and the slots."""
+    """How a subject is asked: the engine as in `engines.Subject`, or the class of one that has no drafts, the
+    names of planted checkpoints, the tokens of each setting or audit, the `runs` of an audit where no battery
+    is asked, and the slots."""
 
     engine: str
     package: str
@@ -71,7 +73,10 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         else:
             slots: dict[str, Any] = {"parallel": subject.slots} if subject.slots else {}
             tokens = 60 if fast else subject.tokens
-            found = audit_matrix(subject.engine, pair, battery=BATTERY, tokens=tokens, rng=rng, **slots)
+            engine: Any = subject.engine
+            if ":" in engine:
+                engine = resolve_name(engine)(pair, speculative=False)
+            found = audit_matrix(engine, pair, battery=BATTERY, tokens=tokens, rng=rng, **slots)
             audits = [one for cell in found.cells for one in (cell.speculative, cell.plain) if one]
             asked = f"{BATTERY} {found.version}, {found.tokens:,} tokens"
     kinds = Counter(kind for one in audits for kind in dict.fromkeys(each.kind for each in one.findings))
