@@ -11,8 +11,8 @@ from specsim.engines._clients.writing import grammar_of
 from specsim.engines._planted.requests import BANS, PENALTIES, RARE, Request, Sampling
 from specsim.models._processed import SAMPLING
 
-#: Returned log-probabilities are those before top-k, top-p and min-p.
-CUTS = {*SAMPLING} - {"temperature"}
+#: Returned log-probabilities are those before these cuts and grammars, so with them none is asked for.
+CUTS = {*SAMPLING, *BANS} - {"temperature"}
 
 
 class MistralEngine(InProcess):
