@@ -127,7 +127,7 @@ def _draw_best(axis: Axes, table: pa.Table, weights: list[float]) -> None:
                 found.setdefault(of, []).append((x, gamma))
                 if loss >= 0.01:
                     text = f"-{100 * loss:.1f} %"
-                    axis.text(x + 0.2, gamma + 0.8, text, rotation=90, ha="center", va="bottom", fontsize=6)
+                    axis.text(x + 0.2, gamma + 0.8, text, rotation=90, ha="center", va="bottom", fontsize=7)
     for (of, places), marker in zip(found.items(), "o^vD", strict=True):
         color = ALPHAS[of]["color"] if of in ALPHAS else "black"
         axis.plot(*zip(*places, strict=True), marker, color=color, markersize=4.0)

@@ -49,6 +49,6 @@ def draw(table: pa.Table) -> Figure:
         axis.set_ylim(1.0, 5.4)
         axis.set_xlabel("drafted tokens γ")
         axis.set_ylabel("improvement, c = 0.015")
-        axis.set_title("Lenience: printed and largest speed-up")
+        axis.set_title("Lenience: printed and best speed-up")
         figure.legend(loc="outside lower center")
         return figure

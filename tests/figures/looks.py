@@ -3,6 +3,7 @@
 from itertools import combinations, pairwise
 
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.container import ErrorbarContainer
@@ -72,30 +73,25 @@ def titles(figure):
 
 
 def broken_titles(figure):
-    """Titles that have several lines, are cut off by the edge of the figure, or lie on one another."""
+    """Titles that have several lines or are cut off by the edge of the figure."""
     renderer, found = drawn(figure), titles(figure)
     boxes = {title: title.get_window_extent(renderer) for title in found}
     edge = figure.bbox
-    broken = [
+    return [
         title.get_text()
         for title, box in boxes.items()
         if "\n" in title.get_text() or box.x0 < edge.x0 or box.x1 > edge.x1 or box.y1 > edge.y1
-    ]
-    return broken + [
-        f"{one.get_text()} / {other.get_text()}"
-        for one, other in combinations(found, 2)
-        if boxes[one].overlaps(boxes[other])
     ]
 
 
 def texts(figure):
     """The texts of `figure` that are seen; labels of ticks outside the limits are not."""
-    scales = [scale for axis in figure.axes for scale in (axis.xaxis, axis.yaxis)]
     hidden = {
         label
-        for scale in scales
+        for scale in figure.findobj(Axis)
         for tick in scale.get_major_ticks() + scale.get_minor_ticks()
-        if not min(scale.get_view_interval()) <= tick.get_loc() <= max(scale.get_view_interval())
+        if not scale.get_visible()
+        or not min(scale.get_view_interval()) <= tick.get_loc() <= max(scale.get_view_interval())
         for label in (tick.label1, tick.label2)
     }
     found = figure.findobj(Text)
@@ -111,6 +107,20 @@ def cut_texts(figure):
         for text, box in boxes
         if box.x0 < edge.x0 - 1 or box.x1 > edge.x1 + 1 or box.y0 < edge.y0 - 1 or box.y1 > edge.y1 + 1
     ]
+
+
+def laid_on(figure):
+    """Pairs of texts of which one lies on the other, and texts in axes that lie on a marker."""
+    renderer = drawn(figure)
+    level = [text for text in texts(figure) if text.get_rotation() % 90 == 0]
+    boxes = {text: text.get_window_extent(renderer) for text in level}
+    found = [(one, other) for one, other in combinations(boxes, 2) if boxes[one].overlaps(boxes[other])]
+    for text in [text for axis in figure.axes for text in axis.texts if text in boxes]:
+        for line in filter(lambda line: look(line)[1] != "no marker", lines_of(text.axes)):
+            around = boxes[text].padded(line.get_markersize() / 2 * figure.dpi / 72)
+            places = line.get_transform().transform(np.column_stack(line.get_data()))
+            found += [(text, line) for place in places if around.contains(*place)]
+    return [tuple(map(str, pair)) for pair in found]
 
 
 def legends(figure):

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from looks import broken_titles, confused, covered, cut_texts, texts
+from looks import broken_titles, confused, covered, cut_texts, laid_on, texts
 from matplotlib.figure import Figure
 
 import figures
 from experiments._tables import read_table, table
+from figures._palette import mark
 from specsim import acceptance_by_drafts, audit, compare, plan, simulate, sweep
 from specsim.core._plotting import COLORS, curve, figure_style, points
 from specsim.planning._measured import plan_speeds
@@ -39,17 +40,20 @@ def draw(made):
 
 
 def assert_clear(figure):
-    """No series by colour alone, no title broken, no text cut, no legend on the data, no text too small."""
+    """No series by colour alone, no title broken, no text cut, on another or too small, no legend on data."""
     assert confused(figure) == []
     assert broken_titles(figure) == []
     assert cut_texts(figure) == []
+    assert laid_on(figure) == []
     assert covered(figure) == []
     assert min(text.get_fontsize() for text in texts(figure)) >= READABLE
 
 
 @pytest.mark.parametrize("name", figures.names())
 def test_every_figure_is_clear(draw, name):
-    assert_clear(draw(name))
+    figure = draw(name)
+    mark(figure)
+    assert_clear(figure)
 
 
 def test_the_overview_for_dark_pages_is_clear(draw):
@@ -152,3 +156,12 @@ def test_a_legend_on_the_data_is_seen():
     figure = picture(curve(0), loc="upper left")
     figure.axes[0].bar([0.2], [1.2], width=0.4)
     assert covered(figure)
+
+
+@pytest.mark.parametrize(("x", "y", "seen"), [(0.5, 0.6, False), (0.99, 0.99, True), (0.95, 0.2, True)])
+def test_a_text_on_a_marker_or_on_another_text_is_seen(x, y, seen):
+    axis = picture(points(0)).axes[0]
+    axis.text(0.9, 0.2, "-15.5 %")
+    assert laid_on(axis.figure) == []
+    axis.text(x, y, "-5.5 %", ha="right")
+    assert bool(laid_on(axis.figure)) == seen
