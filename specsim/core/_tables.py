@@ -324,7 +324,7 @@ def to_text(parts: Iterable[Piece]) -> str:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    console = Console(width=120, file=io.StringIO(), color_system=None, highlight=False, markup=False)
+    console = Console(width=120, file=io.StringIO(), color_system=None, markup=False, force_jupyter=False)
     with console.capture() as printed:
         for one in to_rich(parts):
             console.print(one, soft_wrap=not isinstance(one, RichTable))

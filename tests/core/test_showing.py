@@ -103,6 +103,12 @@ def test_terminal_and_jupyter_show_the_same_cells():
     assert lines[2].startswith(" 0"), "numbers stand to the right"
 
 
+def test_print_writes_no_second_output_in_jupyter(monkeypatch):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *_: pytest.fail("a second output"))
+    assert str(plan(0.8, 0.05)).startswith("γ = 8")
+
+
 def test_rows_are_there_for_programs(monkeypatch):
     made = plan(0.8, 0.05)
     table = made.to_arrow()
