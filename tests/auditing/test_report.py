@@ -21,7 +21,11 @@ from rich.console import Console
 
 import specsim
 from specsim.adapters import declares
+from specsim.adapters._contract import Declared
 from specsim.auditing import audit_against
+from specsim.auditing._cases.battery import battery
+from specsim.auditing._cases.decoder_battery import decoder_battery
+from specsim.auditing._cases.shapes import shape_cases
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._report import text as words
 from specsim.auditing._report.audit import Audit
@@ -280,6 +284,15 @@ def test_the_first_table_fits_into_eighty_columns_and_json_follows_its_schema(au
     assert what_the_schema_refuses(document) == []
     assert document["schema"] == SCHEMA["title"]
     assert len(document["findings"]) == sum(len(case.findings) for case in audits[kind].cases)
+
+
+def test_names_of_cases_do_not_wrap_in_eighty_columns(audits):
+    case = max(audits["biased"].cases, key=lambda case: case.largest_log10_e)
+    shapes = [one for one in shape_cases(Declared()) if not one.together]  # of servers they are longer
+    for one in (*battery(Declared()), *shapes, *decoder_battery()):
+        named = replace(case, case=one.name, vocab_size=50_300, steps=1_980)
+        for table in words.tables(replace(audits["biased"], cases=(named,))):
+            assert "case" not in table.columns or f"{one.name} " in printed(table, parts=[table])
 
 
 def test_the_schema_knows_every_key(audits):

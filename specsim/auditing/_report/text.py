@@ -352,7 +352,7 @@ def evidence(audit: Audit) -> list[dict[str, str]]:
                 "min p": f"{case.smallest_p:.1g}" if any(one.chi_square.df for one in case.tables) else NONE,
                 "max e": f"10^{round(case.largest_log10_e, 1) + 0.0:.1f}" if case.tables else NONE,
                 "detectable TV": power,
-                "certified": NONE if certified is None else f"≤{certified:.4f}",
+                "TV ≤": NONE if certified is None else f"{certified:.4f}",
                 "verdict": verdict_of(audit, case),
             }
         )
@@ -418,7 +418,7 @@ def _speed(case: CaseResult) -> dict[str, str]:
         error = f"±{(efficiency.upper - efficiency.lower) / 2.0:.4f}"
     return {
         "case": case.case,
-        "Σ min(p,q)": f"{alpha.context:.4f}" if alpha else NONE,
+        "Σ min": f"{alpha.context:.4f}" if alpha else NONE,
         "α verified": f"{alpha.verified:.4f}" if alpha else NONE,
         "α drafted": f"{alpha.drafted:.4f}" if alpha else NONE,
         "tokens/step": f"{case.tokens_per_step:.4f}",

@@ -114,7 +114,7 @@ def tables(
         at = np.arange(shared.sum()) - np.repeat(np.cumsum(shared) - shared, shared)
         two = [u[np.repeat(starts[texts], shared) + at] for texts in pairs.T]
         yield Cells.pairs(name, *two)
-        yield Cells.pairs(f"{name}, first token", *(one[at == 0] for one in two))
+        yield Cells.pairs(f"{name}, first", *(one[at == 0] for one in two))
 
 
 def context_test(
