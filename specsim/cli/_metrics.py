@@ -1,5 +1,6 @@
 """`specsim check-metrics`."""
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, make_dataclass, replace
@@ -12,6 +13,7 @@ from specsim.cli._app import app, command
 from specsim.cli._options import given
 from specsim.cli._terminal import TEXT_OR_JUNIT, JUnitForm, print_result
 from specsim.core._files import PathLike, read_table
+from specsim.core._registry import check_known
 from specsim.core._tables import Line, Piece, Shown
 from specsim.core._verdicts import Check
 
@@ -36,8 +38,11 @@ def check_metrics(
     Give numbers as printed: their digits determine the precision. A log gives α by position too. Impossible
     numbers are tried with the other meanings that engines give them."""
     options = given(vars(numbers)) if numbers else {}
+    for one in files or ():
+        if re.fullmatch(r"-\S+", one):
+            check_known("option", one, [f"--{name.replace('_', '-')}" for name, _ in OPTIONS])
     if not files and (options or sys.stdin is None or sys.stdin.isatty()):
-        return print_result(Report({"": specsim.check_metrics(**options)}), form)
+        return print_result(ReportedNumbers({"": specsim.check_metrics(**options)}), form)
     logged = specsim.read_acceptance(*(files or ["-"]))
     checks = {}
     for name, one in {"": logged, **{one.name: one for one in logged.series[:MOST]}}.items():
@@ -47,11 +52,11 @@ def check_metrics(
             checks[name] = specsim.check_metrics(**{"engine": one.engine} | log | options)
     if "" in checks and not checks[""].possible:  # the positions may mean something else
         logged = replace(logged, positions=())
-    return print_result(Report(checks, logged), form)
+    return print_result(ReportedNumbers(checks, logged), form)
 
 
 @dataclass(frozen=True, eq=False)
-class Report(Shown):
+class ReportedNumbers(Shown):
     """The checks of all numbers, under no name, and of each series, and the log that has them, if any."""
 
     checks: dict[str, Any]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict
 from specsim.core._types import check_known, checked
 from specsim.core._verdicts import Check as Outcome
-from specsim.served._feasible import CLOSE, COUNTS, LATENCIES, Program, Range, Value, plus, read
+from specsim.served._feasible import CLOSE, COUNTS, LATENCIES, Program, Range, Value, number, plus, read
 from specsim.served._meanings import SENTENCES, Numbers, answers, meanings
 from specsim.served._statements import (
     ACCEPTED,
@@ -115,7 +115,7 @@ class MetricsCheck(Shown):
         yield from (f"they also hold if {meaning}" for meaning in self.fits[1:])
         yield from self.answers * self.possible
         rows = [
-            (c.statement, "holds" if c.holds else "fails", c.left, c.right, f"{c.slack:.4g}")
+            (c.statement, "holds" if c.holds else "fails", c.left, c.right, number(float(f"{c.slack:.4g}")))
             for c in self.checks
         ]
         wrong = [i for i, check in enumerate(self.checks) if not check.holds]
