@@ -15,7 +15,7 @@ from experiments._kept import kept
 from experiments.audit._criteria.__init__ import FOUND
 from experiments.audit.independent_set import subjects
 from experiments.audit.kill_matrix import AUDIT, LEVEL, kept_matrix
-from specsim import rules, verify
+from specsim import plant, rules, verify
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.subjects import VerifierSubject
@@ -92,21 +92,38 @@ def test_the_page_for_continuous_integration_has_the_numbers_of_the_experiments(
     assert not [one for one in said if one not in page]
 
 
-@pytest.mark.parametrize(("subject", "verdict"), [("standard", "consistent"), ("mine:raises", "broken")])
-def test_the_action_audits_and_fails_as_the_audit_does(subject, verdict, tmp_path):
+@pytest.mark.parametrize(
+    ("subject", "planted", "code", "verdict"),
+    [
+        ("standard", "", 0, "standard: consistent"),
+        ("mine:raises", "", 1, "mine:raises: broken"),
+        ("specsim", "pair", 0, "specsim: consistent (texts consistent, "),
+        ("http://127.0.0.1:9", "pair", 3, "http: inconclusive (texts inconclusive, "),
+        ("no_such:verify", "", 2, "no verdict: the log of this step says why"),
+    ],
+)
+def test_the_action_audits_and_fails_as_the_audit_does(subject, planted, code, verdict, tmp_path):
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     inputs = {name: one.get("default", subject) for name, one in action["inputs"].items()}
     _, audit = action["runs"]["steps"]
     given = {name: inputs[at.removeprefix("${{ inputs.")[:-3]] for name, at in audit["env"].items()}
-    given |= {"GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "summary", "PYTHONPATH": str(ROOT)}
+    given |= {
+        "SUBJECT": subject,
+        "PLANTED": planted,
+        "GITHUB_OUTPUT": "output",
+        "GITHUB_STEP_SUMMARY": "summary",
+        "PYTHONPATH": str(ROOT),
+    }
     given["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     (tmp_path / "mine.py").write_text("def raises(*_):\n    1 / 0\n")
+    plant(tmp_path / "pair", rng=1)
     command = ["bash", "-eo", "pipefail", "-c", audit["run"]]
     ran = subprocess.run(command, cwd=tmp_path, env=os.environ | given, capture_output=True, text=True)
-    assert ran.returncode == (verdict == "broken"), ran.stderr
-    assert (tmp_path / "output").read_text() == f"verdict={subject}: {verdict}\n"
-    assert (tmp_path / "summary").read_text().startswith(f"**{subject}: {verdict}**\n")
-    assert (tmp_path / "specsim-report" / "audit.xml").exists()
+    assert ran.returncode == code, ran.stderr
+    assert (tmp_path / "output").read_text().startswith(f"verdict={verdict}")
+    assert (tmp_path / "summary").read_text().removeprefix("**").startswith(verdict)
+    assert ("Connection refused" in (tmp_path / "specsim-report.txt").read_text()) == (code == 3)
+    assert [*(tmp_path / "specsim-report").glob("*.xml")] or code == 2
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """`specsim check-metrics`."""
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, make_dataclass, replace
@@ -39,7 +38,7 @@ def check_metrics(
     numbers are tried with the other meanings that engines give them."""
     options = given(vars(numbers)) if numbers else {}
     for one in files or ():
-        if re.fullmatch(r"-\S+", one):
+        if one.startswith("-") and one != "-" and " " not in one:
             check_known("option", one, [f"--{name.replace('_', '-')}" for name, _ in OPTIONS])
     if not files and (options or sys.stdin is None or sys.stdin.isatty()):
         return print_result(ReportedNumbers({"": specsim.check_metrics(**options)}), form)

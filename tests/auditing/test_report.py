@@ -277,9 +277,6 @@ def test_the_first_table_fits_into_eighty_columns_and_json_follows_its_schema(au
     lines = printed(audits[kind]).splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert "…" not in "\n".join(lines)
-    for row in words.evidence(audits[kind]):
-        line = rf"{re.escape(row['case'])} .* {row['verdict']} *"
-        assert any(re.fullmatch(line, one) for one in lines), line
     document = json.loads(json_of(audits[kind]))
     assert what_the_schema_refuses(document) == []
     assert document["schema"] == SCHEMA["title"]
@@ -292,7 +289,10 @@ def test_names_of_cases_do_not_wrap_in_eighty_columns(audits):
     for one in (*battery(Declared()), *shapes, *decoder_battery()):
         named = replace(case, case=one.name, vocab_size=50_300, steps=1_980)
         for table in words.tables(replace(audits["biased"], cases=(named,))):
-            assert "case" not in table.columns or f"{one.name} " in printed(table, parts=[table])
+            if "case" in table.columns:  # two lines: the names of columns, and the row
+                assert re.fullmatch(
+                    rf".*\n{one.name} .*{table.rows[0][-1]} *\n", printed(table, parts=[table])
+                )
 
 
 def test_the_schema_knows_every_key(audits):

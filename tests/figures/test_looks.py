@@ -146,7 +146,6 @@ def test_a_broken_title_is_seen():
     figure.axes[0].set_title("tokens per step\nagainst α")
     assert len(broken_titles(figure)) == 1
     figure.axes[0].set_title("expected tokens per step against the acceptance probability α " * 2)
-    assert len(broken_titles(figure)) == 1
     assert cut_texts(figure)
 
 

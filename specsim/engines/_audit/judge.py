@@ -106,7 +106,7 @@ def judge(
         findings=findings,
         logprobs=logs,
         efficiency=None if impossible else counters.efficiency(*of_texts),
-        notes=(*texts.notes(kind), *([of_head.note] if of_head else [])),
+        notes=(*([of_head.note] if of_head else []), *texts.notes(kind)),
         diagnosis=_ranked(tests, nearest, run.requests[0].n > 1),
         tolerance=texts.tolerance,
         order=texts.named,

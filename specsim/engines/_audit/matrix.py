@@ -213,8 +213,7 @@ class EngineMatrix(Judged):
             if called and close[0].fits and all(called in _fitting(one) for one in also):
                 others = "".join(f", or {one.name}" for one in close[1:])
                 yield f"{name}: closest known mistake: {close[0].said}{others}."
-            if audit.failures and not audit.findings:
-                yield f"{name}: {audit.notes[-1]}"
+            yield from (f"{name}: {line}" for line in audit.warnings() if not audit.findings)
             if audit.findings or audit.failures:
                 yield f"{name}, again: {command}"
         if refused := sum(audit.refused for *_, audit in self._audits()):

@@ -226,6 +226,10 @@ class EngineAudit(Judged):
         each = ", ".join(f"{part} {verdict}" for part, verdict in self.verdicts.items())
         return f"{super().headline()} ({each}{'; interrupted: the verdict so far' * self.interrupted})"
 
+    def warnings(self) -> Sequence[str]:
+        """What the last request without a text was told."""
+        return self.notes[-1:] if self.failures else ()
+
     def meaning(self) -> str:
         if not self.tokens and not self.findings:
             return "No text was received, so nothing was tested."
@@ -255,7 +259,7 @@ class EngineAudit(Judged):
         logs = self.logprobs
         if logs is not None and not (logs.wrong or logs.listed_wrong):
             yield MEANINGS["log-probabilities"].format(logs=logs)
-        yield from self.notes
+        yield from self.notes[: -1 if self.failures else None]
 
     def size(self) -> str:
         speed = f", {self.tokens / self.seconds:,.0f} tokens/s" if self.seconds > 0 else ""
@@ -404,7 +408,8 @@ class ServerComparison(Judged):
         return f"{self.one.url} against {self.other.url}"
 
     def warnings(self) -> list[str]:
-        return ["interrupted: the verdict so far"] if self.interrupted else []
+        silent = [f"{one.url}, no text: {one.failure}" for one in (self.one, self.other) if one.failures]
+        return ["interrupted: the verdict so far"] * self.interrupted + silent
 
     def evidence(self) -> Iterator[Piece]:
         if self.greedy:
