@@ -97,7 +97,7 @@ def test_the_page_for_continuous_integration_has_the_numbers_of_the_experiments(
     [
         ("standard", "", 0, "standard: consistent"),
         ("mine:raises", "", 1, "mine:raises: broken"),
-        ("specsim", "pair", 0, "specsim: consistent (texts consistent, "),
+        pytest.param("specsim", "pair", 0, "specsim: consistent (texts consistent, ", marks=pytest.mark.slow),
         ("http://127.0.0.1:9", "pair", 3, "http: inconclusive (texts inconclusive, "),
         ("no_such:verify", "", 2, "no verdict: the log of this step says why"),
     ],

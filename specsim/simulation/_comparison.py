@@ -98,10 +98,11 @@ class Comparison(Compared):
             points = [(one.tv if x == "tv" else own.get(x), one.tokens_per_step) for one, own in some]
             if points := [point for point in points if point[0] is not None]:
                 ax.plot(*zip(*points, strict=True), marker=marker, label=label, **style)
-        for one in self if x == "tv" and len(self.entries) <= NAMED else ():
-            if one.tv is not None:
-                at = one.tv, one.tokens_per_step
-                ax.annotate(one.rule, at, (4, 4), textcoords="offset points", fontsize="small")
+        named = [one for one in self if one.tv is not None] * (x == "tv" and len(self.entries) <= NAMED)
+        for one, height in _apart(named, float(np.ptp(ax.get_ylim())) / 20.0):
+            way = -1 if 2.0 * (one.tv or 0.0) > ax.get_xlim()[1] else 1
+            place: Any = {"textcoords": "offset points", "ha": ("left", "right")[way < 0], "va": "center"}
+            ax.annotate(one.rule, (one.tv or 0.0, height), (8 * way, 0), fontsize="small", **place)
         ax.set(xlabel="total variation" if x == "tv" else x, ylabel="tokens per step")
         ax.legend(fontsize="small")
         return ax
@@ -341,8 +342,7 @@ def pareto_figure(comparison: Comparison) -> Figure:
         grid = figure.add_gridspec(rows, columns + 1, width_ratios=[1.8, *[1.0] * columns])
         left = figure.add_subplot(grid[:, 0])
         _draw_lossless(left, exact)
-        places = [(place // columns, 1 + place % columns) for place in range(len(lossy))]
-        panels = [figure.add_subplot(grid[place]) for place in places]
+        panels = [figure.add_subplot(grid[k // columns, 1 + k % columns]) for k in range(len(lossy))]
         for place, (panel, name) in enumerate(zip(panels, names, strict=True)):
             _draw_lossy(panel, lossy, name)
             panel.sharex(panels[0])
@@ -355,14 +355,19 @@ def pareto_figure(comparison: Comparison) -> Figure:
         return figure
 
 
+def _apart(entries: list[Entry], step: float) -> Iterator[tuple[Entry, float]]:
+    """The entries from the slowest on, and their heights, raised to be a `step` or more apart."""
+    height = -np.inf
+    for entry in sorted(entries, key=lambda entry: entry.tokens_per_step):
+        height = max(entry.tokens_per_step, height + step)
+        yield entry, height
+
+
 def _draw_lossless(axis: Axes, entries: list[Entry]) -> None:
     """One label for each rule, shifted where labels would overlap, with a line to its value."""
-    entries = sorted(entries, key=lambda entry: entry.tokens_per_step)
     values = np.array([entry.tokens_per_step for entry in entries])
     step = (values.max() - values.min()) / len(values) if len(values) > 1 else 0.0
-    height = -np.inf
-    for entry in entries:
-        height = max(entry.tokens_per_step, height + step)
+    for entry, height in _apart(entries, step):
         axis.plot([0.0, 0.28], [entry.tokens_per_step, height], color="0.6", linewidth=0.6, linestyle="-")
         axis.text(0.3, height, entry.name, fontsize=7, va="center")
     for number, (group, drafts) in enumerate({"chain": "one draft", "tree": "several drafts"}.items()):

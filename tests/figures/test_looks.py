@@ -80,7 +80,7 @@ def test_figures_of_the_article_are_printed_in_their_size(draw):
 #: What is plotted of a result, given a trace.
 PLOTTED = {
     "simulation": lambda _: simulate(P, Q, steps=100, rng=1),
-    "comparison": lambda _: compare(P, Q, rules=["standard", "k_seq", "lenience"], steps=50, rng=1),
+    "comparison": lambda _: compare(P, Q, rules=["standard", "block", "k_seq", "lenience"], steps=50, rng=1),
     "sweep": lambda _: sweep(
         P, Q, over={"gamma": [1, 2, 3], "temperature": [0.5, 1.0, 1.5]}, steps=50, rng=1
     ),
@@ -95,6 +95,7 @@ PLOTTED = {
 def test_the_plot_of_a_result_does_not_depend_on_colour(small_trace, smaller_audits, name):
     figure = PLOTTED[name](small_trace).plot().figure
     assert confused(figure) == []
+    assert laid_on(figure) == []
     assert sum(len(axis.get_lines()) for axis in figure.axes) > 0
 
 

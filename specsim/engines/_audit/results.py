@@ -290,9 +290,12 @@ def legend_of_tests(tests: Sequence[TestResult], budget: float) -> dict[str, str
 
 
 def _diagnosis_lines(audit: EngineAudit) -> Iterator[str]:
+    logs, none = audit.logprobs, "No known mistake fits"
+    if logs is None or logs.wrong - logs.zeros > logs.returned / 2:  # else they are mostly right
+        none += "; the engine may serve other weights than this pair's"
     if not audit.diagnosis:
         if any(finding.kind == "deviation" for finding in audit.findings):
-            yield f"No known mistake fits{_other_weights(audit)}."
+            yield f"{none}."
         return
     first, *others = audit.diagnosis
     share = "" if first.share == 1.0 else f", in a share of about {first.share:.2g}"
@@ -300,21 +303,13 @@ def _diagnosis_lines(audit: EngineAudit) -> Iterator[str]:
     if first.fits:
         yield f"Closest known mistake: {said}"
     else:
-        yield f"No known mistake fits{_other_weights(audit)}. Nearest: {said}"
+        yield f"{none}. Nearest: {said}"
     close = [one.name for one in others if one.behind < CLOSE]
     if alike := [name for name in dict.fromkeys([*first.alike, *close]) if name != first.name]:
         yield f"It cannot be distinguished from {', '.join(alike)}."
     elif others:
         odds = others[0].behind / np.log(10.0)
         yield f"The next one, {others[0].name}, is less likely by a factor of 10^{odds:.0f}."
-
-
-def _other_weights(audit: EngineAudit) -> str:
-    """What explains texts and log-probabilities that are both wrong; "" if the latter are mostly right."""
-    logs = audit.logprobs
-    if logs is not None and logs.wrong - logs.zeros <= logs.returned / 2:
-        return ""
-    return "; the engine may serve other weights than this pair's"
 
 
 @dataclass(frozen=True)
