@@ -12,8 +12,8 @@ from specsim.cli._app import app, command
 from specsim.cli._options import given
 from specsim.cli._terminal import TEXT_OR_JUNIT, JUnitForm, print_result
 from specsim.core._files import PathLike, read_table
-from specsim.core._registry import check_known
 from specsim.core._tables import Line, Piece, Shown
+from specsim.core._types import check_known
 from specsim.core._verdicts import Check
 
 #: The most series that are checked one by one, and those that a short report names.
@@ -37,9 +37,9 @@ def check_metrics(
     Give numbers as printed: their digits determine the precision. A log gives α by position too. Impossible
     numbers are tried with the other meanings that engines give them."""
     options = given(vars(numbers)) if numbers else {}
-    for one in files or ():
-        if one.startswith("-") and one != "-" and " " not in one:
-            check_known("option", one, [f"--{name.replace('_', '-')}" for name, _ in OPTIONS])
+    for name in files or ():
+        if name.startswith("-") and name != "-" and " " not in name:
+            check_known("option", name, [f"--{one.replace('_', '-')}" for one, _ in OPTIONS])
     if not files and (options or sys.stdin is None or sys.stdin.isatty()):
         return print_result(ReportedNumbers({"": specsim.check_metrics(**options)}), form)
     logged = specsim.read_acceptance(*(files or ["-"]))

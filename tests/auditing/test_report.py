@@ -23,8 +23,7 @@ import specsim
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
 from specsim.auditing import audit_against
-from specsim.auditing._cases.battery import battery
-from specsim.auditing._cases.decoder_battery import decoder_battery
+from specsim.auditing._cases.battery import battery, decoder_battery
 from specsim.auditing._cases.shapes import shape_cases
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._report import text as words
