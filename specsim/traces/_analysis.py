@@ -293,9 +293,9 @@ def _sum_pairs(x, known, belongs, lag):  # type: ignore[no-untyped-def]
     total = 0.0
     pairs = 0
     for t in range(x.size - lag):
-        both = known[t] & known[t + lag] & (belongs[t] == belongs[t + lag])
-        total += x[t] * x[t + lag] if both else 0.0
-        pairs += np.int64(both)
+        if known[t] & known[t + lag] & (belongs[t] == belongs[t + lag]):
+            total += x[t] * x[t + lag]
+            pairs += 1
     return total, pairs
 
 
