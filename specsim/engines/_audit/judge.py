@@ -241,10 +241,9 @@ class _Texts:
         return logprobs.compare(self.places, self.fresh, logs(of), *more)
 
     def _wrong_logs(self, order: str) -> int:
-        """How many log-probabilities are wrong if they are those of rows in this order."""
+        """How many log-probabilities are wrong if they are those of rows in this order, or of raw ones."""
         self.order = order
-        found = self._compared(ROWS["processed"])
-        return _wrong(found) if found else 0
+        return min((_wrong(one) for rows in ROWS.values() if (one := self._compared(rows))), default=0)
 
     def contract(self) -> Iterator[Finding]:
         """What violates the protocol: failures at fault, wrong lengths and ends, ids that do not exist."""

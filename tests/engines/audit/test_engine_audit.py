@@ -370,6 +370,22 @@ def test_log_probabilities_tell_orders_apart_that_few_tokens_do_not(pair):
         assert [one.kind for one in wrong.findings] == ["log-probabilities"]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_raw_log_probabilities_tell_no_orders_apart(pair, seed):
+    """Rows that are nearly raw under one order, where a penalty counts every word, do not make it the engine's."""
+    sampling = Sampling(presence_penalty=2.0)
+    requests = plan_requests(pair, seed, sampling, 300)
+    run = serve(open_engine("specsim", pair), pair, requests, TextStore(None, {}), seed)
+    answered = places.Answered(pair, {one.number: one for one in requests}, run.texts)
+    found = answered.places()
+    given = places.Given(pair, sampling, possible_orders(sampling)[0], found.contexts, answered.padded())
+    logs = iter(np.log(given.raw.p[np.arange(len(found)), found.tokens]))
+    texts = [replace(one, logprobs=tuple(islice(logs, len(one.tokens)))) for one in run.texts]
+    judged = judge(replace(run, texts=texts))
+    assert (judged.order, judged.findings) == (judge(run).order, ())
+    assert judged.logprobs.wrong == 0
+
+
 def test_every_parameter_is_the_same_over_http(pair):
     sampling = Sampling(
         0.8, 5, 0.95, 0.01, (), 2, 1.3, 0.2, 0.1, 9, ((0, 0.5), (1, -100.0)), stop_ids=(2,), min_tokens=3,
