@@ -8,7 +8,8 @@ different seeds, which must find nothing. Subjects are in engine_batteries.toml.
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
 from pkgutil import resolve_name
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 from experiments import Row
 from experiments._pages import audited_on, markdown_table, written
-from experiments.engines._serving import installed, version_of
+from experiments.engines._serving import installed, served, version_of
 from specsim import audit_engine, plant
 from specsim.engines import audit_matrix
 
@@ -29,7 +30,7 @@ BATTERY = "mid"
 class Asked(NamedTuple):
     """How a subject is asked: the engine as in `engines.Subject`, or the class of one that has no drafts, the
     names of planted checkpoints, the tokens of each setting or audit, the `runs` of an audit where no battery
-    is asked, and the slots."""
+    is asked, the `commands` of a server with drafts and of one without, and the options of the engine."""
 
     engine: str
     package: str
@@ -37,26 +38,23 @@ class Asked(NamedTuple):
     plants: Sequence[str]
     tokens: int
     runs: int = 0
-    slots: int | None = None
+    commands: Sequence[str] = ()
+    options: Mapping[str, Any] = {}
 
 
 TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 SUBJECTS = {name: Asked(**row) for name, row in TABLES["subjects"].items()}
 
 
-def cells(*, fast: bool) -> list[tuple[str, str]]:
-    """(subject, planted checkpoints), for what is installed."""
-    return [
-        (name, planted)
-        for name, subject in SUBJECTS.items()
-        if installed(subject.module)
-        for planted in subject.plants[: 1 if fast else None]
-    ]
-
-
 def kept_cells() -> list[tuple[str, str]]:
-    """The cells of the page, installed here or not."""
+    """(subject, planted checkpoints): the cells of the page, installed here or not."""
     return [(name, one) for name, subject in SUBJECTS.items() for one in subject.plants]
+
+
+def cells(*, fast: bool) -> list[tuple[str, str]]:
+    """Those of what is installed."""
+    here = [cell for cell in kept_cells() if installed(SUBJECTS[cell[0]].module)]
+    return [(name, one) for name, one in here if not fast or one == SUBJECTS[name].plants[0]]
 
 
 def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
@@ -71,12 +69,14 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
             audits = [audit_engine(subject.engine, pair, tokens=subject.tokens, rng=seed) for seed in runs]
             asked = f"{len(runs)} seeds"
         else:
-            slots: dict[str, Any] = {"parallel": subject.slots} if subject.slots else {}
             tokens = 60 if fast else subject.tokens
-            engine: Any = subject.engine
-            if ":" in engine:
-                engine = resolve_name(engine)(pair, speculative=False)
-            found = audit_matrix(engine, pair, battery=BATTERY, tokens=tokens, rng=rng, **slots)
+            with ExitStack() as stack:
+                both: Any = [stack.enter_context(served(one, "pair", folder)) for one in subject.commands]
+                engine, without = both or (subject.engine, None)
+                if not both and ":" in engine:
+                    engine = resolve_name(engine)(pair, speculative=False)
+                how = {"without": without, **subject.options}
+                found = audit_matrix(engine, pair, battery=BATTERY, tokens=tokens, rng=rng, **how)
             audits = [one for cell in found.cells for one in (cell.speculative, cell.plain) if one]
             asked = f"{BATTERY} {found.version}, {found.tokens:,} tokens"
     kinds = Counter(kind for one in audits for kind in dict.fromkeys(each.kind for each in one.findings))

@@ -1,5 +1,7 @@
 """The table of engines under a battery: its rows, and right engines that are left alone."""
 
+import pytest
+
 from experiments._kept import kept
 from experiments.engines import engine_batteries as batteries
 
@@ -33,3 +35,13 @@ def test_one_audit_for_each_seed(monkeypatch):
     monkeypatch.setitem(batteries.SUBJECTS, "few", few)
     row = batteries.run_cell(("few", "llama"), fast=True, rng=1)
     assert (row["audits"], row["accused"], row["asked"]) == (2, 0, "2 seeds")
+
+
+@pytest.mark.slow
+def test_a_subject_is_served_by_commands(monkeypatch):
+    commands = ["specsim serve PAIR --seed 1", "specsim serve PAIR --seed 2"]
+    few = batteries.SUBJECTS["specsim, draft model"]._replace(commands=commands, options={"connections": 4})
+    monkeypatch.setitem(batteries.SUBJECTS, "served", few)
+    monkeypatch.setattr(batteries, "BATTERY", "small")
+    row = batteries.run_cell(("served", "llama"), fast=True, rng=1)
+    assert (row["audits"], row["refused"], row["findings"]) == (26, 0, "")
