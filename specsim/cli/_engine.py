@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from specsim.engines._planted.folder import Planted
 
 
-def _biases(text: str) -> tuple[tuple[int, float], ...]:
-    """Biases by token, as in 3:-100/5:1.5."""
-    pairs = [part.partition(":") for part in text.split("/")]
-    return tuple((whole(token), real(bias)) for token, _, bias in pairs)
+def _pairs(text: str, between: str, read: Callable[[str], Any]) -> tuple[tuple[int, Any], ...]:
+    """Tokens, each with what is read of it, as in 3:-100/5:1.5."""
+    pairs = [part.partition(":") for part in text.split(between)]
+    return tuple((whole(token), read(value)) for token, _, value in pairs)
 
 
 #: What --requests takes: values, and words.
@@ -36,10 +36,11 @@ VALUES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold"), real),
     **dict.fromkeys(("dry_multiplier", "dry_base"), real),
     **dict.fromkeys(("dry_allowed_length", "dry_penalty_last_n"), whole),
-    "logit_bias": _biases,
+    "logit_bias": lambda text: _pairs(text, "/", real),
     "stop_id": lambda text: (whole(text),),
     "allowed_token_ids": lambda text: tuple(map(whole, text.split("/"))),
     "bad_words": lambda text: tuple(tuple(map(whole, word.split(":"))) for word in text.split("/")),
+    "grammar": lambda text: tuple(_pairs(state, "+", whole) for state in text.split("/")),
 }
 WORDS = "unseeded", "unequal", "shared", "mixed", "defaults"
 

@@ -22,6 +22,7 @@ from specsim.engines._audit.places import Answered, Given, Masses, Places, by_co
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.timings import about_times
 from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.grammar import follow
 from specsim.engines._planted.processing import CUTS, possible_orders, resolved
 from specsim.engines._planted.requests import NEUTRAL, Completion, Failure, Request
 
@@ -250,7 +251,8 @@ class _Texts:
         yield from results.faults(self.run.failures)
         if outside := self.places.outside:
             yield Finding("contract", f"{outside:,} emitted tokens are not in the vocabulary")
-        asked = self.sampling.stop_ids, *map(self.run.planted.encode, self.sampling.stop)
+        planted, own = self.run.planted, self.sampling
+        asked = own.stop_ids, *map(planted.encode, own.stop), [planted.eos] * bool(own.grammar)
         ends, odd = {token for stop in asked for token in stop}, defaultdict(list)
         for one in self.fresh:
             length, most = len(one.tokens), self.asked[one.number].max_tokens
@@ -299,13 +301,16 @@ class _Texts:
 
 
 def _with_stop(planted: Planted, text: Completion, request: Request) -> Completion:
-    """`text` with the stop string or id that ended it, which most engines leave out: it was drawn."""
-    stops = [*map(planted.encode, request.sampling.stop), *([one] for one in request.sampling.stop_ids)]
-    if len(stops) != 1 or len(text.tokens) >= request.max_tokens:
+    """`text` with the stop string or id, or the end of a grammar, that ended it, which most engines leave
+    out: it was drawn."""
+    asked, end = request.sampling, [planted.eos]
+    stops = [*map(planted.encode, asked.stop), *([one] for one in asked.stop_ids)]
+    whole = any(text.tokens[-len(stop) :] == tuple(stop) for stop in [*stops, end])
+    if asked.grammar and (not stops or follow(asked.grammar, text.tokens) == end):
+        stops = [end]
+    if whole or len(stops) != 1 or len(text.tokens) >= request.max_tokens:
         return text
     (stop,) = stops
-    if text.tokens[-len(stop) :] == tuple(stop):
-        return text
     logprobs = None if text.logprobs is None else (*text.logprobs, *(None for _ in stop))
     return replace(text, tokens=(*text.tokens, *stop), logprobs=logprobs)
 

@@ -97,13 +97,13 @@ def known_mistakes(
         yield replace(known, seldom=known.seldom * bool(gamma), between=(MARGIN / (gamma + 1), NEARLY_ALL))
     if not sampling.reads_texts:  # every place has rows of its own, so that means of them take long
         yield from _unknown_tokens(law)
-    if sampling.penalised or sampling.has_phrases:
+    reads = {"penalties": sampling.penalised, "bad_words": sampling.has_phrases, "grammar": sampling.grammar}
+    for name in [name for name, given in reads.items() if given][:1]:
         # which miss the last tokens of a text, as those drafted in the same step
         every = [places.contexts.copy() for _ in TRIED["missed"]]
         for contexts, lag in zip(every, TRIED["missed"], strict=True):
             contexts[:, -1] -= np.minimum(lag, places.place)
-        name = f"{'penalties' if sampling.penalised else 'bad_words'}_miss_drafts"
-        yield Known((name,), attrgetter("p"), contexts=np.hstack(every))
+        yield Known((f"{name}_miss_drafts",), attrgetter("p"), contexts=np.hstack(every))
     yield from _misread(answered, places)
 
 

@@ -36,7 +36,7 @@ def compare(
         return None
     with np.errstate(invalid="ignore"):
         gap = np.abs(got - logs)
-    wrong = asked & ~(gap <= tolerance)
+    wrong = asked & ~np.where(np.isneginf(logs), got < NEVER, gap <= tolerance)
     zeros = wrong & (got == 0.0)
     named = ""
     if wrong.any() and mistaken:

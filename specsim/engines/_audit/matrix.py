@@ -20,7 +20,7 @@ from specsim.core._verdicts import BUDGET, Check, Finding, Judged, Verdict
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.known_mistakes import ALWAYS
 from specsim.engines._audit.results import CLOSE, MEANINGS, EngineAudit
-from specsim.engines._audit.run import FORM, open_store, opening, plain_options, planned_tokens, serve
+from specsim.engines._audit.run import FORM, open_store, opening, plain_options, planned_tokens, serve, tried
 from specsim.engines._audit.store import LONG, plan_requests
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import possible_orders
@@ -68,6 +68,8 @@ class Setting:
         sent |= own.rare
         sent["allowed_token_ids"] = "/".join(map(str, own.allowed_token_ids)) or None
         sent["bad_words"] = "/".join(":".join(map(str, word)) for word in own.bad_words) or None
+        states = ("+".join(f"{token}:{then}" for token, then in state) for state in own.grammar)
+        sent["grammar"] = "/".join(states) or None
         sent |= {"texts": self.n if self.n > 1 else None, "logprobs": own.logprobs or None}
         form = [f"{name}={value}" for name, value in sent.items() if value is not None]
         form += ["unseeded"] * (not self.request_seeds) + ["unequal"] * self.unequal_prompts
@@ -81,7 +83,7 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
     contexts = np.concatenate([law.contexts(prompt, law.start) for prompt in prompts])
     shares = law.rows(contexts)[:, : law.words].mean(axis=0)
     rare = int(np.abs(shares - 1.0 / LONG).argmin())  # it ends about every other text of the audit
-    words = {"half": max(2, law.words // 2), "rare": rare, "often": int(shares.argmax())}
+    words = {"half": max(2, law.words // 2), "rare": rare, "often": int(shares.argmax()), "end": law.words}
     found = []
     for size in [*BATTERIES][: [*BATTERIES].index(battery) + 1]:
         for name, given in SETTINGS[size].items():
@@ -94,6 +96,9 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
             free = LONG - sampling.min_tokens
             length = sampling.min_tokens + (1.0 - (1.0 - share) ** free) / share
             longer = form.pop("more", 1.0) * (LONG / length if sampling.stops else 1.0)
+            if sampling.grammar:  # which ends texts where its own words are
+                run = tried("specsim", planted, sampling)
+                longer = planned_tokens(run.requests) / sum(len(one.tokens) for one in run.texts)
             more = {"n": form.pop("texts", 1), "longer": longer}
             found.append(Setting(name, sampling=sampling, **more, **form))
     return found

@@ -240,9 +240,16 @@ def plain_orders(
     """The orders in which an engine in this process may apply `sampling` without speculation."""
     if len(orders := possible_orders(sampling)) == 1:
         return orders
+    return likely_orders(tried(engine, planted, sampling, root, options), tolerance)
+
+
+def tried(
+    engine: str, planted: Planted, sampling: Sampling, root: int = 0, options: Mapping[str, Any] = {}
+) -> Run:
+    """A few texts of an engine in this process without speculation."""
     requests = plan_requests(planted, root, sampling, PLAIN_TOKENS)
-    with opening(engine, planted, plain_options(options), speculative=False) as plain:
-        return likely_orders(serve(plain, planted, requests, TextStore(None, {}), root), tolerance)
+    with opening(engine, planted, plain_options(options), speculative=False) as opened:
+        return serve(opened, planted, requests, TextStore(None, {}), root)
 
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -250,8 +250,10 @@ def plan_requests(
     words = {*range(planted.target.words)}
     banned = {token for token, bias in sampling.logit_bias if bias <= BANNED}
     banned |= {word[0] for word in sampling.bad_words if len(word) == 1}
-    if not (left := words & {*(sampling.allowed_token_ids or words)} - banned):
-        raise ValueError("logit_bias, allowed_token_ids, bad_words: no word is left that may come; ban fewer")
+    left = words & {*(sampling.allowed_token_ids or words)} - banned
+    if not left or not all({*dict(state)} & {*left, planted.eos} for state in sampling.grammar):
+        names = "logit_bias, allowed_token_ids, bad_words, grammar"
+        raise ValueError(f"{names}: no word is left that may come; ban fewer")
     if sampling.top_k is None and sampling.acting & {"typical_p", "top_n_sigma"}:
         # tokens that cannot come have logits too, which these would count
         sampling = replace(sampling, top_k=len(left if sampling.top_n_sigma else words))

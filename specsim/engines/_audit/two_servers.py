@@ -221,8 +221,9 @@ def compare_servers(
         )
     if seconds is not None:
         check_seconds("seconds", seconds)
-    if sampling.bad_words:
-        raise ValueError(f"bad_words: {sampling.bad_words} are ids of tokens not known here; leave them out")
+    for name in ("bad_words", "grammar"):
+        if ids := getattr(sampling, name):
+            raise ValueError(f"{name}: {ids} are ids of tokens not known here; leave them out")
     greedy = sampling.temperature == 0.0
     usual = GREEDY_LENGTH if greedy else LENGTH
     length = usual if length is None else check_count("length", length)

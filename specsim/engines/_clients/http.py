@@ -101,6 +101,10 @@ class HttpServer:
     def name(self) -> str:
         """The server's software, as far as it says."""
         self._probe()
+        return self._software
+
+    @property
+    def _software(self) -> str:
         software = self._header.partition("/")[0]
         return (self._owner if software in WEB_SERVERS else "") or software or "http"
 
@@ -321,7 +325,7 @@ class HttpEngine(HttpServer):
 
     def _fields(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         prompt = list(request.prompt) if dialect.token_ids else self._pair.decode(request.prompt)
-        return fields_of(request, prompt, self._model, dialect, self._header, self._pair)
+        return fields_of(request, prompt, self._model, dialect, self._software, self._pair)
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
         return answers.read_completions(answer, request, self._pair, seconds)
@@ -361,7 +365,7 @@ class TextServer(HttpServer):
 
     def _fields(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         assert isinstance(request, TextRequest)
-        return fields_of(request, request.text, self._model, dialect, self._header)
+        return fields_of(request, request.text, self._model, dialect, self._software)
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
         return [

@@ -7,6 +7,7 @@ requests with a seed are decoded alone."""
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from specsim.core._types import check_choice, check_counts
 from specsim.engines._clients.running import Answers, InProcess, need, or_failures
 from specsim.engines._planted.architectures import ARCHITECTURES, STATEFUL
 from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.grammar import follow, with_bans
 from specsim.engines._planted.law import MOST_ROWS, TableLogits, most_probable
 from specsim.engines._planted.requests import RARE, Completion, Failure, Request
 
@@ -120,8 +122,9 @@ class TransformersEngine(InProcess):
         if sampling.logit_bias:
             how["sequence_bias"] = {(token,): float(bias) for token, bias in sampling.logit_bias}
         how["bad_words_ids"] = [list(word) for word in sampling.bad_words] or None
-        if allowed := list(sampling.allowed_token_ids):
-            how["prefix_allowed_tokens_fn"] = lambda *_: allowed
+        if sampling.grammar or sampling.allowed_token_ids:
+            states = with_bans(replace(sampling, bad_words=()), self._planted.target.words)
+            how["prefix_allowed_tokens_fn"] = lambda _, ids: follow(states, ids[longest:].tolist())
         if sampling.stop_ids:
             how["eos_token_id"] = [eos, *sampling.stop_ids]
         if sampling.stop:
@@ -145,9 +148,10 @@ class TransformersEngine(InProcess):
 
     def _completion(self, request: Request, index: int, made: Any, seconds: float) -> Completion:
         tokens, logs = made
-        tokens = tokens[: tokens.index(self._planted.eos)] if self._planted.eos in tokens else tokens
+        ended = self._planted.eos in tokens
+        tokens = tokens[: tokens.index(self._planted.eos)] if ended else tokens
         text, asked = self._planted.decode(tokens), request.sampling
-        stopped = {*tokens} & {*asked.stop_ids} or any(one in text for one in asked.stop)
+        stopped = ended or {*tokens} & {*asked.stop_ids} or any(one in text for one in asked.stop)
         logprobs, top = None, None
         if logs is not None:
             logprobs = tuple(float(logs[i, token]) for i, token in enumerate(tokens))

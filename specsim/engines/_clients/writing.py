@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specsim.core._files import read_table
+from specsim.engines._planted.grammar import with_bans, written
 from specsim.engines._planted.requests import BANS, PENALTIES, FailedError, Request, Sampling
 from specsim.engines._planted.served_pair import Pair
 
@@ -75,6 +76,9 @@ def fields_of(
             given["dry_penalty_last_n"] = sampling.dry_penalty_last_n or WHOLE
     else:
         given["penalty_last_n"] = sampling.penalty_last_n
+        if pair and sampling.grammar:
+            form = written(sampling.grammar, pair)
+            given |= {"ebnf": form} if software == "sglang" else {"structured_outputs": {"grammar": form}}
     given |= penalties
     if dialect.chat:
         del given["prompt"]
@@ -84,13 +88,7 @@ def fields_of(
 
 
 def grammar_of(pair: Pair, sampling: Sampling, *, lark: bool = False) -> str:
-    """Bans as a grammar of llama.cpp, with a rule for what follows each word, or as one of llguidance that
-    names ids. Raises FailedError."""
-    words, bad = range(pair.target.words), sampling.bad_words
-    if len(words) > 64 or any(len(word) > 2 for word in bad):
+    """What is banned, and a grammar, as one of llama.cpp, or of llguidance that names ids. Raises FailedError."""
+    if (words := pair.target.words) > 64 or any(len(word) > 2 for word in sampling.bad_words):
         raise FailedError("refused", "bad_words: a grammar has at most 64 words here, and pairs of them")
-    left = [x for x in words if x in (sampling.allowed_token_ids or words) and (x,) not in bad]
-    first, word, rule = ("start", "<[{}]>", "{}: {}") if lark else ("root", '"{1}"', "{} ::= {}")
-    rules = {first: left} | {f"w{x}": [y for y in left if (x, y) not in bad] for x in left}
-    every = {name: (f"{word.format(y, pair.decode([y]))} w{y}" for y in then) for name, then in rules.items()}
-    return "\n".join(rule.format(name, " | ".join(then)) for name, then in every.items())
+    return written(with_bans(sampling, words), pair, lark)

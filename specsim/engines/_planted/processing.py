@@ -14,6 +14,7 @@ from scipy.special import entr
 from specsim.core._files import read_table
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import normalise
+from specsim.engines._planted.grammar import table
 from specsim.engines._planted.law import log_softmax
 from specsim.engines._planted.requests import BANS, NEUTRAL, PENALTIES, Sampling
 from specsim.models._processed import SAMPLING, process
@@ -60,6 +61,15 @@ class Seen:
         at = self.length[:, None] - np.arange(len(tokens), 0, -1)
         there = at >= (0 if prompt else self.prompt[self.text, None])
         return (there & (self.tokens[self.text[:, None], at.clip(0)] == tokens)).all(axis=1)
+
+    def states(self, after: Ints) -> Ints:
+        """The state of an automaton with the states `after` [states, V] tokens, for each row, [N]. A token
+        that cannot come does not change it."""
+        found, at = np.zeros_like(self.length), self.prompt[self.text]
+        while (going := at < self.length).any():
+            then = after[found, self.tokens[self.text, np.where(going, at, 0)]]
+            found, at = np.where(going & (then >= 0), then, found), at + 1
+        return found
 
     def repeated(self, size: int, last: int | None) -> Ints:
         """Of each of `size` tokens, how many at the end of a row's text came before it already, [N, size]."""
@@ -161,6 +171,12 @@ def _changed(scores: Floats, sampling: Sampling, step: str, seen: Seen | None) -
         if kept := [*sampling.allowed_token_ids]:
             found = np.full_like(scores, -np.inf)
             found[:, kept] = scores[:, kept]
+        if sampling.grammar:
+            assert seen is not None
+            after = table(sampling.grammar, scores.shape[1])
+            may = after[seen.states(after)] >= 0
+            found = np.where(may, found, -np.inf)  # where none of them ever comes they are equally probable
+            found[may & np.isneginf(found).all(axis=1, keepdims=True)] = 0.0
         for token, bias in sampling.logit_bias:
             found[:, token : token + 1] += bias if bias > BANNED else -np.inf
         if "min_tokens" in sampling.acting:

@@ -17,8 +17,8 @@ NEUTRAL: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min
 #: What few engines have, and the further parameters of each.
 RARE = {"typical_p": 1.0, "top_n_sigma": None, "xtc_probability": 0.0, "dry_multiplier": 0.0}
 FURTHER: dict[str, list[str]] = read_table("servers")["further"]
-#: What bans tokens: the only ids that may come, and sequences that may not.
-BANS: dict[str, Any] = {"allowed_token_ids": (), "bad_words": ()}
+#: What bans tokens: the only ids that may come, sequences that may not, and what an automaton forbids.
+BANS: dict[str, Any] = {"allowed_token_ids": (), "bad_words": (), "grammar": ()}
 NEUTRAL |= {"logit_bias": (), "min_tokens": 0} | RARE | BANS
 #: What a checkpoint may have in its own configuration.
 CONFIGURED = "temperature", "top_k", "top_p", "repetition_penalty"
@@ -43,7 +43,9 @@ class Sampling:
     ids, no other comes. `defaults` has parameters with their values in the checkpoint's own configuration:
     requests that ask for no other leave them out. A token that came already after the last n tokens, in the
     last `dry_penalty_last_n` ones or in all, loses `dry_multiplier` · `dry_base` ^ (n - `dry_allowed_length`)
-    if n is at least that length. Raises ValueError, naming the parameter, for values out of range."""
+    if n is at least that length. `grammar` has the states of an automaton, where a text begins in the
+    first: in each only the tokens of its pairs (token, state after it) come, and nothing comes after the
+    end-of-text of the checkpoint. Raises ValueError, naming the parameter, for values out of range."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -69,6 +71,7 @@ class Sampling:
     dry_base: float = 1.75
     dry_allowed_length: int = 2
     dry_penalty_last_n: int | None = None
+    grammar: tuple[tuple[tuple[int, int], ...], ...] = ()
 
     def __post_init__(self) -> None:
         for name, (low, high, ends) in LIMITS.items():
@@ -76,11 +79,14 @@ class Sampling:
                 check_between(name, value, low, high, "number", ends)
                 if isinstance(low, int):
                     check_count(name, value, low)
+        many = len(self.grammar)
         for name, good, wanted in (
             ("stop", all(one and isinstance(one, str) for one in self.stop), "strings, none empty"),
             ("stop_ids", all(token >= 0 for token in self.stop_ids), "ids of tokens"),
             ("allowed_token_ids", all(token >= 0 for token in self.allowed_token_ids), "ids of tokens"),
             ("bad_words", all(min(word, default=-1) >= 0 for word in self.bad_words), "sequences of ids"),
+            ("grammar", all(0 < len(dict(x)) == len(x) for x in self.grammar), "states of different ids"),
+            ("grammar", all(x >= 0 <= y < many for one in self.grammar for x, y in one), "ids and states"),
             ("defaults", all(name in CONFIGURED for name, _ in self.defaults), ", ".join(CONFIGURED)),
             ("logit_bias", all(x >= 0 and abs(y) <= 100 for x, y in self.logit_bias), "ids and -100 … 100"),
         ):
@@ -130,11 +136,11 @@ class Sampling:
 
     @property
     def reads_texts(self) -> bool:
-        return self.filled.penalised or self.has_phrases or "min_tokens" in self.acting
+        return self.filled.penalised or self.has_phrases or bool(self.acting & {"min_tokens", "grammar"})
 
     @property
     def stops(self) -> bool:
-        return bool(self.stop or self.stop_ids)
+        return bool(self.stop or self.stop_ids or self.grammar)
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,9 @@ def check_request(pair: Pair, request: Request) -> None:
         raise ValueError(f"prompt: {len(prompt)} tokens; this model reads {least}, so give at least as many")
     asked = request.sampling
     known = [*asked.stop_ids, *asked.allowed_token_ids, *chain(*asked.bad_words), *dict(asked.logit_bias)]
+    known += chain(*map(dict, asked.grammar))
     if outside := [token for token in known if token >= law.vocab_size]:
-        names = "logit_bias, stop_ids, allowed_token_ids, bad_words"
+        names = "logit_bias, stop_ids, allowed_token_ids, bad_words, grammar"
         raise ValueError(f"{names}: {outside[0]} is outside [0, {law.vocab_size})")
     if request.max_tokens < 1 or request.n < 1:
         raise ValueError(f"max_tokens {request.max_tokens} and n {request.n} must be at least 1")

@@ -206,7 +206,7 @@ class Decoder:
         indices: Ints = places - np.array(law.offsets, dtype=np.int64)
         changed = self._act("reading", run, indices)
         indices = indices if changed is None else changed.clip(min=bool(law.openers))
-        columns = [run.seen[every, indices]]
+        columns = [run.seen[every, indices].clip(max=law.words - 1)]  # also after the end of a text
         if law.memory:
             columns.append(self._remembered(law, run, first, count)[..., None])
         if law.experts:
@@ -311,7 +311,8 @@ class Decoder:
 
         def stopped(end: int) -> bool:
             text = sampling.stop and self.pair.decode(tokens[:end])
-            return bool({*tokens[:end]} & {*sampling.stop_ids}) or any(one in text for one in sampling.stop)
+            ends = {*sampling.stop_ids, self.pair.target.words}  # the latter comes in grammars alone
+            return bool({*tokens[:end]} & ends) or any(one in text for one in sampling.stop)
 
         return next(filter(stopped, range(1, len(tokens) + 1)), None) if stopped(len(tokens)) else None
 

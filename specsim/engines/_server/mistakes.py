@@ -184,7 +184,7 @@ ACTS: dict[str, Callable[..., Any]] = {
     "truncation_first": _processed(order="top-k, top-p, min-p, temperature"),
     "prompt_penalised": _processed(order=f"penalties of prompt and text, {FIRST_ORDER}"),
     "prompt_not_penalised": _processed(order=f"penalties of the text, {FIRST_ORDER}"),
-    **{f"{part}_miss_drafts": _processed(drafts=False) for part in ("penalties", "bad_words")},
+    **{f"{part}_miss_drafts": _processed(drafts=False) for part in ("penalties", "bad_words", "grammar")},
     "bonus_argmax": _greedy_at(np.s_[:, -1]),
     "greedy_residual": lambda step: step.set_last(step.rejected, step.residual(step.p).argmax(axis=1)),
     "greedy_after_nothing": lambda step: step.set_last(

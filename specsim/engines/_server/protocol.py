@@ -8,6 +8,7 @@ from typing import Any
 
 from specsim.core._files import read_table
 from specsim.core._json import parse_json
+from specsim.engines._planted import grammar
 from specsim.engines._planted.requests import LIMITS, Completion, Request, Sampling
 from specsim.engines._planted.served_pair import Pair, check_request
 
@@ -89,6 +90,7 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
         name: _number(given, name, getattr(PLAIN, name), type(least)) for name, (least, *_) in LIMITS.items()
     }
     bad = _prompts(given["bad_words"], "bad_words") if given.get("bad_words") else []
+    form = given.get("structured_outputs")
     sampling = Sampling(
         **numbers,
         stop=_stop(given),
@@ -96,6 +98,7 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
         stop_ids=_tokens(given.get("stop_token_ids") or [], pair, "stop_token_ids"),
         allowed_token_ids=_tokens(given.get("allowed_token_ids") or [], pair, "allowed_token_ids"),
         bad_words=tuple(_tokens(word, pair, "bad_words") for word in bad),
+        grammar=() if form is None else grammar.read(form, pair),
     )
     prompts = [_tokens(prompt, pair) for prompt in _prompts(given.get("prompt"))]
     counts = {"max_tokens": 16, "n": 1, "seed": None}
@@ -185,7 +188,7 @@ def write_events(
 
 def _choice(call: Call, index: int, answer: Completion, pair: Pair) -> dict[str, Any]:
     request = call.requests[answer.number]
-    text = pair.decode(answer.tokens)
+    text = pair.decode([token for token in answer.tokens if token != pair.target.words])
     cuts = [text.find(string) for string in request.sampling.stop]
     ids = {"token_ids": list(answer.tokens), "prompt_token_ids": list(request.prompt)}
     text = text[: min((cut for cut in cuts if cut >= 0), default=len(text))]

@@ -171,6 +171,7 @@ RARELY = {
     "xtc_probability": Sampling(xtc_probability=1.0, xtc_threshold=0.2),
     "dry_multiplier": Sampling(dry_multiplier=3.0, dry_base=2.0, dry_allowed_length=1),
     "allowed_token_ids": Sampling(allowed_token_ids=(0, 1, 3)), "bad_words": Sampling(bad_words=((0, 0), (1, 2), (3,))),
+    "grammar": Sampling(grammar=(((0, 0), (1, 1), (3, 0)), ((0, 0), (1, 2)), ((3, 0), (1, 3)), ((6, 3),))),
 }  # fmt: skip
 LATE = Sampling(stop_ids=(1,), min_tokens=20)
 SETTINGS = {
@@ -182,7 +183,7 @@ SETTINGS = {
     "min_p_not_in_recovered": Sampling(min_p=0.3), "min_p_not_in_bonus": Sampling(min_p=0.3),
     "truncation_first": Sampling(temperature=2.0, top_p=0.8), "stop_cuts_more": Sampling(stop=(" a",)),
     "logprobs_mixed": Sampling(temperature=0.6), "penalties_miss_drafts": OFTEN,
-    "bad_words_miss_drafts": RARELY["bad_words"],
+    "bad_words_miss_drafts": RARELY["bad_words"], "grammar_miss_drafts": RARELY["grammar"],
     "penalties_not_in_bonus": OFTEN, "penalties_not_in_recovered": OFTEN,
     "prompt_penalised": Sampling(frequency_penalty=0.5), "prompt_not_penalised": Sampling(repetition_penalty=3.0),
     **{f"{name}_not_in_{place}": sampling for name, sampling in RARELY.items() for place in ("bonus", "recovered")},
@@ -206,7 +207,7 @@ RIGHT = {"seed_ignored", "tested_counted"}
 #: Mistakes in the fast tier, of each kind one.
 FEW = {
     "draft_temperature", "greedy_residual", "target_not_rolled_back", "one_seed", "logprobs_zero",
-    "bonus_counted", "state_drops_accepted", "expert_of_token_before", "window_off_by_one", "head_stale",
+    "bonus_counted", "grammar_miss_drafts", "state_drops_accepted", "expert_of_token_before", "window_off_by_one", "head_stale",
 }  # fmt: skip
 #: The architecture that a mistake needs, by its name or by where it acts.
 ARCHITECTURES = {
@@ -272,6 +273,19 @@ def test_tokens_after_a_stop_are_a_finding(pair):
     engine.values = {"stop_ids": ()}
     found = audit_engine(engine, pair, tokens=2_000, sampling=Sampling(stop_ids=(1,)), rng=1)
     assert "texts have tokens after what stops them, the first of request" in found.findings[0].text
+
+
+@pytest.mark.parametrize("speculative", [True, False])
+def test_a_grammar_is_part_of_the_law_and_ends_texts_where_it_says(pair, speculative):
+    """A text that goes on after its end has tokens that cannot come, as has one that ends before it."""
+    how = {"tokens": 4_000, "sampling": RARELY["grammar"], "rng": 1}
+    engine, (*states, _) = Changing(pair, speculative=speculative, seed=1), how["sampling"].grammar
+    engine.values = {}
+    assert audit_engine(engine, pair, **how).findings == ()
+    engine.values = {"grammar": (*states, ((0, 3),))}
+    early = Answering(pair, lambda one: replace(one, tokens=one.tokens[:2], logprobs=None, finish="stop"))
+    for wrong in (engine, early):
+        assert "support" in {one.kind for one in audit_engine(wrong, pair, **how).findings}
 
 
 @pytest.mark.parametrize("name", ["moe", "short-conv", "sliding-window", "gated-delta", "head", "eagle3"])
@@ -390,6 +404,7 @@ def test_every_parameter_is_the_same_over_http(pair):
     sampling = Sampling(
         0.8, 5, 0.95, 0.01, (), 2, 1.3, 0.2, 0.1, 9, ((0, 0.5), (1, -100.0)), stop_ids=(2,), min_tokens=3,
         allowed_token_ids=(0, 2, 3, 4), bad_words=((3,), (4, 0)), dry_multiplier=0.7, dry_base=1.5, dry_allowed_length=1, dry_penalty_last_n=12,
+        grammar=(((0, 0), (2, 1), (4, 0)), ((0, 1), (4, 0), (6, 1))),
     )  # fmt: skip
     how = {"tokens": 1_000, "sampling": sampling, "order": None, "rng": 1}
     with listening(Server(Decoder(pair), port=0)) as url:

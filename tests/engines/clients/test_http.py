@@ -113,14 +113,21 @@ def test_penalties_that_change_nothing_are_sent_where_they_are_asked_for():
     assert sent == [none, {}]
 
 
-def test_bans_of_pairs_are_a_grammar_for_llama_cpp():
-    def fields(*words):
-        asked = Request(0, (0,), 1, sampling=Sampling(allowed_token_ids=(0, 1, 3), bad_words=words))
-        return http.fields_of(asked, [0], None, http.DIALECTS[1], "llama.cpp", Letters())
+def test_bans_of_pairs_are_a_grammar_for_llama_cpp_and_a_grammar_is_sent_to_each_as_it_takes_it():
+    def fields(*words, software="llama.cpp", **more):
+        sampling = Sampling(allowed_token_ids=(0, 1, 3), bad_words=words, **more)
+        asked = Request(0, (0,), 1, sampling=sampling)
+        return http.fields_of(asked, [0], None, http.DIALECTS[1], software, PAIR)
 
-    rules = 'root ::= "a" w0 | "b" w1', 'w0 ::= "a" w0', 'w1 ::= "a" w0 | "b" w1'
+    rules = 'root ::= "a" s1 | "b" root', 's1 ::= "a" s1'
     assert fields((0, 1), (3,))["grammar"].splitlines() == [*rules]
     refuses("bad_words: a grammar has at most 64 words here", fields, (0, 1, 0), error=http.FailedError)
+    given = {"grammar": (((0, 0), (2, 0), (1, 1)), ((0, 0), (5, 1)))}
+    both = 'root ::= "a" s1 | "b" s2', 's1 ::= "a" s1', 's2 ::= "a" s1 | ""'
+    assert fields((0, 1), **given)["grammar"].splitlines() == [*both]
+    alone = 'root ::= "a" root | "c" root | "b" s1\ns1 ::= "a" root | ""'
+    assert fields(software="vllm", **given)["structured_outputs"] == {"grammar": alone}
+    assert fields(software="sglang", **given)["ebnf"] == alone
 
 
 def test_no_server():

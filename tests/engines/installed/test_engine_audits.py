@@ -14,6 +14,8 @@ from specsim.engines._planted.law import sign_codes
 from specsim.engines._planted.weights import Layout, look_back
 
 TOKENS = 20_000
+#: Of the words of the pair, which has eight: it ends after three times the second.
+GRAMMAR = (((0, 0), (1, 1), (3, 0)), ((0, 0), (1, 2)), ((3, 0), (1, 3)), ((8, 3),))
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +195,8 @@ def test_what_penalties_of_llama_cpp_and_transformers_count(planted):
         ("llama.cpp", "xllamacpp", {"dry_multiplier": 1.0, "dry_base": 1.5, "dry_allowed_length": 1}),
         ("llama.cpp", "xllamacpp", {"dry_multiplier": 2.0, "dry_penalty_last_n": 9, "presence_penalty": 1.0}),
         ("llama.cpp", "xllamacpp", {"allowed_token_ids": (0, 2, 3, 5), "bad_words": ((2,), (3, 0), (0, 0))}),
+        ("llama.cpp", "xllamacpp", {"grammar": GRAMMAR, "bad_words": ((3, 0),)}),
+        ("hf", "transformers", {"grammar": GRAMMAR}),
         ("hf", "transformers", {"typical_p": 0.5}),
         ("hf", "transformers", {"allowed_token_ids": (0, 2, 3, 5), "bad_words": ((2,), (3, 0), (0, 0, 5))}),
         ("mlx-lm", "mlx_lm", {"xtc_probability": 0.5, "xtc_threshold": 0.15}),

@@ -1,8 +1,10 @@
 """Rows after bias, penalties and truncation: those of a second implementation, token by token."""
 
 import math
+import re
 import statistics
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -88,6 +90,24 @@ def test_banned_words_are_those_that_would_end_a_sequence():
         assert possible_orders(sampling) == (names if len(word) > 1 else [ORDERS[0]])
         kept = np.exp(np.where([not banned, False, True, False, False], SCORES, -np.inf) / 0.7)
         np.testing.assert_allclose(row(sampling, f"{order}, {ORDERS[0]}"), kept / kept.sum(), atol=1e-12)
+
+
+def test_a_grammar_lets_come_what_begins_one_of_its_texts():
+    """Those of a regular expression, all of them enumerated: its end-of-text comes where one is whole."""
+    grammar, form = (
+        (((0, 0), (1, 1), (3, 0)), ((0, 0), (1, 2)), ((3, 0), (1, 3)), ((4, 3),)),
+        "(a|d|ba|bbd)*bbb",
+    )
+    every = ["".join(text) for n in range(8) for text in product("abcd", repeat=n)]
+    whole = {text for text in every if re.fullmatch(form, text)}
+    begun = {text[:n] for text in whole for n in range(len(text) + 1)}
+    for text in (one for one in every if len(one) < 4 and one in begun):
+        tokens = np.array([[1, 1, *map("abcd".index, text)]])
+        seen = Seen(tokens, np.array([2]), np.array([0]), np.array([tokens.shape[1]]))
+        found = processed(SCORES[None], Sampling(temperature=0.7, grammar=grammar), seen=seen)[0]
+        kept = np.array([text + one in begun for one in "abcd"] + [False])
+        law = np.exp(np.where(kept, SCORES, -np.inf) / 0.7) if text not in whole else np.arange(5) == 4
+        np.testing.assert_allclose(found, law / law.sum(), atol=1e-12)
 
 
 def test_a_banned_token_is_drawn_again():

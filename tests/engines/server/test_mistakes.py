@@ -21,6 +21,7 @@ SAMPLINGS = {
     "xtc": Sampling(xtc_probability=0.8, xtc_threshold=0.15), "allowed": Sampling(allowed_token_ids=(0, 2)),
     "dry": Sampling(dry_multiplier=3.0, dry_base=2.0, dry_allowed_length=1),
     "bad_words": Sampling(bad_words=((0, 0), (1, 2), (3,))),
+    "grammar": Sampling(grammar=(((0, 1), (1, 0), (3, 0)), ((1, 2), (2, 0)), ((0, 0), (2, 3)), ((5, 3),))),
     "penalties": Sampling(presence_penalty=3.0, penalty_last_n=3),
 }  # fmt: skip
 #: What is wrong although the tokens of each text follow the law.
