@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from specsim import engines
 from specsim.cli._app import app, audit_app, command, refuse
 from specsim.cli._options import HELP, REAL, WHOLE, Flag, Real, Whole, given, whole_numbers
 from specsim.cli._terminal import TEXT, Form, print_judged, print_result
-from specsim.core._files import read_text
+from specsim.core._files import read_table, read_text
 from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name
 from specsim.core._types import check_count, check_known, said_of
@@ -22,25 +23,21 @@ if TYPE_CHECKING:
     from specsim.engines._planted.folder import Planted
 
 
-def _pairs(text: str, between: str, read: Callable[[str], Any]) -> tuple[tuple[int, Any], ...]:
-    """Tokens, each with what is read of it, as in 3:-100/5:1.5."""
-    pairs = [part.partition(":") for part in text.split(between)]
-    return tuple((whole(token), read(value)) for token, _, value in pairs)
+def _numbers(text: str, marks: str) -> Any:
+    """Numbers in tuples of tuples, as in 3:-100/5:1.5."""
+    if not marks:
+        return int(number) if (number := real(text)).is_integer() else number
+    return tuple(_numbers(part, marks[1:]) for part in text.split(marks[0]))
 
 
+LIMITS, MARKS = (read_table("servers")[name] for name in ("limits", "marks"))
 #: What --requests takes: values, and words.
 VALUES: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("texts", "penalty_last_n", "min_tokens"), whole),
+    **{name: whole if type(low) is int else real for name, (low, *_) in LIMITS.items() if name not in HELP},
+    **{name: partial(_numbers, marks=marks) for name, marks in MARKS.items()},
+    "texts": whole,
     "logprobs": lambda text: None if whole(text) < 0 else whole(text),
-    **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), real),
-    **dict.fromkeys(("typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold"), real),
-    **dict.fromkeys(("dry_multiplier", "dry_base"), real),
-    **dict.fromkeys(("dry_allowed_length", "dry_penalty_last_n"), whole),
-    "logit_bias": lambda text: _pairs(text, "/", real),
     "stop_id": lambda text: (whole(text),),
-    "allowed_token_ids": lambda text: tuple(map(whole, text.split("/"))),
-    "bad_words": lambda text: tuple(tuple(map(whole, word.split(":"))) for word in text.split("/")),
-    "grammar": lambda text: tuple(_pairs(state, "+", whole) for state in text.split("/")),
 }
 WORDS = "unseeded", "unequal", "shared", "mixed", "defaults"
 

@@ -29,6 +29,8 @@ from specsim.models._processed import SAMPLING
 
 #: The batteries, each with the settings of those before it, and their settings.
 BATTERIES, SETTINGS = (read_table("batteries")[name] for name in ("batteries", "settings"))
+#: The marks between the numbers of a parameter with several.
+MARKS: dict[str, str] = read_table("servers")["marks"]
 #: Those in which neighbours ask for something else.
 MIXED = {name for some in SETTINGS.values() for name, given in some.items() if given.get("mixed_requests")}
 #: Folders of the texts with speculation and without.
@@ -42,20 +44,13 @@ class Setting:
     name: str
     finds: str
     sampling: Sampling
-    n: int = 1
-    request_seeds: bool = True
-    unequal_prompts: bool = False
-    shared_prompts: bool = False
-    mixed_requests: bool = False
-    longer: float = 1.0  #: how many more tokens to ask for, since texts end early
+    n: int
+    longer: float  #: how many more tokens to ask for, since texts end early
+    form: dict[str, bool]  #: the other options of `plan_requests`
 
     @property
     def file(self) -> str:
         return f"{self.name.replace(',', '').replace(' ', '-')}.jsonl"
-
-    def form(self) -> dict[str, Any]:
-        """The options of `plan_requests`, without the sampling and the number of tokens."""
-        return {name: getattr(self, name) for name in FORM}
 
     def options(self) -> str:
         """The options of `specsim audit engine` that ask the same."""
@@ -63,18 +58,16 @@ class Setting:
         words = [f"--{x.replace('_', '-')} {getattr(own, x)}" for x in SAMPLING if x in own.acting]
         words += [f"--stop {shlex.quote(stop)}" for stop in own.stop]
         sent = {name: getattr(own, name) for name in (*PENALTIES, "penalty_last_n")}
-        sent |= {"logit_bias": "/".join(f"{token}:{bias:g}" for token, bias in own.logit_bias) or None}
         sent |= {"stop_id": own.stop_ids[0] if own.stop_ids else None, "min_tokens": own.min_tokens or None}
-        sent |= own.rare
-        sent["allowed_token_ids"] = "/".join(map(str, own.allowed_token_ids)) or None
-        sent["bad_words"] = "/".join(":".join(map(str, word)) for word in own.bad_words) or None
-        states = ("+".join(f"{token}:{then}" for token, then in state) for state in own.grammar)
-        sent["grammar"] = "/".join(states) or None
+        sent |= own.rare | {name: _said(getattr(own, name), marks) or None for name, marks in MARKS.items()}
         sent |= {"texts": self.n if self.n > 1 else None, "logprobs": own.logprobs or None}
         form = [f"{name}={value}" for name, value in sent.items() if value is not None]
-        form += ["unseeded"] * (not self.request_seeds) + ["unequal"] * self.unequal_prompts
-        form += ["shared"] * self.shared_prompts + ["mixed"] * self.mixed_requests
+        form += [word for name, word in FORM.items() if self.form[name] is not (name == "request_seeds")]
         return " ".join(words + [f"--requests {','.join(form)}"] * bool(form))
+
+
+def _said(value: Any, marks: str) -> str:
+    return marks[0].join(_said(one, marks[1:]) for one in value) if marks else str(value)
 
 
 def settings(planted: Planted, battery: str = "big") -> list[Setting]:
@@ -87,20 +80,19 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
     found = []
     for size in [*BATTERIES][: [*BATTERIES].index(battery) + 1]:
         for name, given in SETTINGS[size].items():
-            form = {key: given[key] for key in ("finds", "texts", "more", *FORM) if key in given}
-            values = {key: value for key, value in given.items() if key not in form}
+            form = {key: given.get(key, key == "request_seeds") for key in FORM}
+            values = {key: given[key] for key in given.keys() - {"finds", "texts", "more", *FORM}}
             if "stop" in values:
                 values["stop"] = [planted.decode([rare])]
             sampling = Sampling.from_json(values, words)
             share = float(shares[sampling.stop_ids[0] if sampling.stop_ids else rare])
             free = LONG - sampling.min_tokens
             length = sampling.min_tokens + (1.0 - (1.0 - share) ** free) / share
-            longer = form.pop("more", 1.0) * (LONG / length if sampling.stops else 1.0)
+            longer = given.get("more", 1.0) * (LONG / length if sampling.stops else 1.0)
             if sampling.grammar:  # which ends texts where its own words are
                 run = tried("specsim", planted, sampling)
                 longer = planned_tokens(run.requests) / sum(len(one.tokens) for one in run.texts)
-            more = {"n": form.pop("texts", 1), "longer": longer}
-            found.append(Setting(name, sampling=sampling, **more, **form))
+            found.append(Setting(name, given["finds"], sampling, given.get("texts", 1), longer, form))
     return found
 
 
@@ -346,8 +338,8 @@ def audit_matrix(
         work = []
         for row in rows:  # all files before the first request, which changes what a server says of itself
             count = math.ceil(tokens * row.longer)
-            asked = plan_requests(planted, root, row.sampling, count, row.n, **row.form())
-            more = {"planted": planted.digest, "tokens": count, "texts": row.n, **row.form()}
+            asked = plan_requests(planted, root, row.sampling, count, row.n, **row.form)
+            more = {"planted": planted.digest, "tokens": count, "texts": row.n, **row.form}
             stores = [
                 open_store(out and Path(out) / side, row.file, one, root, row.sampling, more)
                 for side, one in zip(SIDES, both, strict=False)  # there may be none without speculation

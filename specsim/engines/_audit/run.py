@@ -28,8 +28,9 @@ PLAIN_TOKENS = 5_000
 MOST_AT_ONCE = 4096
 #: The file of texts in the folder of a run.
 TEXTS = "texts.jsonl"
-#: How requests are made, as `plan_requests` has it.
-FORM = "request_seeds", "unequal_prompts", "shared_prompts", "mixed_requests"
+#: How requests are made, as `plan_requests` has it, and the words for what is not usual.
+FORM = {"request_seeds": "unseeded", "unequal_prompts": "unequal"}
+FORM |= {"shared_prompts": "shared", "mixed_requests": "mixed"}
 
 
 @shows_progress("audit", " tokens")

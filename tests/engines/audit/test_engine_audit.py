@@ -675,7 +675,7 @@ def test_each_cell_has_the_command_that_repeats_it(pair, monkeypatch):
         asked = made[-1]
         assert asked["sampling"] == row.sampling
         assert asked["texts"] == row.n
-        assert {name: asked[name] for name in row.form()} == row.form()
+        assert {name: asked[name] for name in row.form} == row.form
     assert len(made) == len({row.options() for row in rows}) == len(rows)
 
 
