@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -111,6 +112,15 @@ def test_a_stop_string_is_cut_off_but_its_tokens_are_returned(server):
     assert choice["finish_reason"] == "stop"
     assert PAIR.decode(choice["token_ids"]) == choice["text"] + "a"
     assert "a" not in choice["text"]
+
+
+def test_a_grammar_ends_a_text_with_an_end_that_its_text_does_not_show(server):
+    rules = 'root ::= "a" tail', 'tail ::= "b" tail | "c" end', 'end ::= ""'
+    given = {"structured_outputs": {"grammar": "\n".join(rules)}, "max_tokens": 100, "n": 9}
+    for choice in complete(server, return_token_ids=True, **given)["choices"]:
+        assert re.fullmatch("ab*c", choice["text"])
+        assert PAIR.decode(choice["token_ids"]) == choice["text"] + "|"
+        assert choice["finish_reason"] == "stop"
 
 
 def test_streams(server):
