@@ -934,7 +934,7 @@ def test_a_seed_that_gives_other_texts_with_speculation_alone_is_found(pair, two
 
 @pytest.fixture
 def two_settings(monkeypatch):
-    monkeypatch.setattr(matrix, "settings", lambda planted, battery: settings(planted)[:2])
+    monkeypatch.setattr(matrix, "settings", lambda planted, battery: settings(planted, "small")[:2])
 
 
 def test_a_matrix_keeps_its_texts_and_goes_on_from_them(pair, two_settings, monkeypatch, tmp_path):
@@ -987,7 +987,7 @@ def test_a_matrix_says_what_is_refused_and_what_was_found(pair, two_settings, mo
     assert [row["refused"] for row in found.records()] == [False, False, True, True]
     wrong = audit_matrix("specsim", pair, tokens=WRONG_TOKENS, rng=1, mistake="logprobs_zero")
     assert "biased (log-probabilities)" in to_text(wrong.parts())
-    monkeypatch.setattr(matrix, "settings", lambda planted, battery: settings(planted)[1:2])
+    monkeypatch.setattr(matrix, "settings", lambda planted, battery: settings(planted, "small")[1:2])
     none = audit_matrix("specsim", pair, tokens=WRONG_TOKENS, rng=1)
     assert (none.verdict, none.exit_code) == (Verdict.INCONCLUSIVE, 3)
 
