@@ -197,6 +197,7 @@ def test_what_penalties_of_llama_cpp_and_transformers_count(planted):
         ("llama.cpp", "xllamacpp", {"allowed_token_ids": (0, 2, 3, 5), "bad_words": ((2,), (3, 0), (0, 0))}),
         ("llama.cpp", "xllamacpp", {"grammar": GRAMMAR, "bad_words": ((3, 0),)}),
         ("hf", "transformers", {"grammar": GRAMMAR}),
+        ("onnxruntime", "onnxruntime_genai", {"grammar": GRAMMAR}),
         ("hf", "transformers", {"typical_p": 0.5}),
         ("hf", "transformers", {"allowed_token_ids": (0, 2, 3, 5), "bad_words": ((2,), (3, 0), (0, 0, 5))}),
         ("mlx-lm", "mlx_lm", {"xtc_probability": 0.5, "xtc_threshold": 0.15}),
