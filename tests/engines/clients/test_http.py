@@ -81,13 +81,7 @@ def test_our_server_gives_what_its_decoder_gives(options, path):
     json.dumps(described)
 
 
-@pytest.mark.parametrize(
-    ("header", "owner", "name"),
-    [
-        ("uvicorn", "vllm", "vllm"), ("uvicorn", 3, "uvicorn"), ("llama.cpp", "llamacpp", "llama.cpp"),
-        ("specsim/1.2", "me", "specsim"), ("", None, "http"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*cases(__file__, "names"))
 def test_the_name_of_a_server(header, owner, name, monkeypatch):
     """Its own, not that of the library that serves HTTP for it."""
 
@@ -197,17 +191,9 @@ def test_the_body_of_an_error_is_read_as_far_as_it_is_told():
     assert len(one.text) < 300
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        choice(text="a?c"),
-        choice(logprobs={"token_logprobs": [-1.0] * 3, "top_logprobs": [{"??": -1.0}, {}, {}]}),
-        choice(logprobs={"token_logprobs": [-1.0] * 3, "top_logprobs": [{"ab": -1.0}, {}, {}]}),
-    ],
-    ids=["text", "unknown", "two tokens"],
-)
-def test_texts_that_do_not_map_back(content):
-    assert answered(content).kind == "unmappable"
+@pytest.mark.parametrize(*cases(__file__, "unmappable"))
+def test_texts_that_do_not_map_back(more):
+    assert answered(choice(**more)).kind == "unmappable"
 
 
 @pytest.mark.parametrize(
