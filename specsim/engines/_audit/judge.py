@@ -252,7 +252,7 @@ class _Texts:
         if outside := self.places.outside:
             yield Finding("contract", f"{outside:,} emitted tokens are not in the vocabulary")
         planted, own = self.run.planted, self.sampling
-        asked = own.stop_ids, *map(planted.encode, own.stop), [planted.eos] * bool(own.grammar)
+        asked = own.stop_ids, *map(planted.encode, own.stop), [planted.eos] if own.grammar else []
         ends, odd = {token for stop in asked for token in stop}, defaultdict(list)
         for one in self.fresh:
             length, most = len(one.tokens), self.asked[one.number].max_tokens

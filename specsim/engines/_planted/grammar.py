@@ -42,7 +42,8 @@ def with_bans(sampling: Sampling, words: int) -> Grammar:
         for token, then in sampling.grammar[state] if sampling.grammar else ((x, 0) for x in range(words)):
             if token in allowed and (token,) not in bad and (last, token) not in bad:
                 after = then, token if any(word[:-1] == (token,) for word in bad) else -1
-                states += [after] * (after not in states)
+                if after not in states:
+                    states.append(after)
                 pairs.append((token, states.index(after)))
         found.append(tuple(pairs))
     return tuple(found)
