@@ -158,13 +158,16 @@ def _of_processing(sampling: Sampling, order: str) -> Iterator[Known]:
         if values.keys() & sampling.acting:
             yield from _without(name, methodcaller("changed", **values))
     frequency, presence = sampling.frequency_penalty or 0.0, sampling.presence_penalty or 0.0
+    if frequency or presence:  # planted logits are negative
+        added = methodcaller("changed", frequency_penalty=-frequency, presence_penalty=-presence)
+        yield Known(("penalties_added",), added)
     if frequency:
         once = methodcaller("changed", frequency_penalty=0.0, presence_penalty=presence + frequency)
         yield Known(("frequency_once",), once)
     if presence:
         often = methodcaller("changed", frequency_penalty=frequency + presence, presence_penalty=0.0)
         yield Known(("presence_each_time",), often)
-    if (penalty := sampling.repetition_penalty or 1.0) != 1.0:  # planted logits are negative
+    if (penalty := sampling.repetition_penalty or 1.0) != 1.0:
         yield Known(("repetition_divides",), methodcaller("changed", repetition_penalty=1.0 / penalty))
     for later in TRIED["late"] if "min_tokens" in sampling.acting else ():
         rows = methodcaller("changed", min_tokens=sampling.min_tokens + later)

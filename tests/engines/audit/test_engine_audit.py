@@ -257,6 +257,7 @@ class Changing(LocalEngine):
     [
         (Sampling(top_k=3), {"top_k": 4}, "other_top_k:k=4"),
         (Sampling(repetition_penalty=2.0), {"repetition_penalty": 0.5}, "repetition_divides"),
+        (Sampling(frequency_penalty=1.0), {"frequency_penalty": -1.0}, "penalties_added"),
         (Sampling(temperature=0.5), {"temperature": 1.0}, None),
     ],
 )
