@@ -75,6 +75,7 @@ class Kernel:
                 )
         # `_nrt` is numba's runtime, which allocates arrays and counts the references to them
         options: dict[str, Any] = {"_nrt": not self.inner, "forceinline": self.inner}
+        options["no_cfunc_wrapper"] = True  # no kernel is passed as a function, or called from C
         compiled = numba.njit(self.plain, nogil=True, error_model="numpy", fastmath=self.fastmath, **options)
         if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
             return compiled
