@@ -99,7 +99,7 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
 
     All files are compared with their SHA-256 first. Then a forward pass in float64, which reads the weights
     and not the distribution, computes log-probabilities along random texts; with `dtypes`, transformers does
-    so too. Checkpoints with a state are computed by transformers alone.
+    so too. Other architectures than llama are computed by transformers alone, in float32 if not said.
 
     Parameters
     ----------
@@ -132,11 +132,14 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
     """
     for dtype in dtypes:
         check_choice("dtype", dtype, DTYPES)
-    if dtypes and not (find_spec("torch") and find_spec("transformers")):
-        raise ValueError("dtype: needs torch and transformers, which are not installed; pip install both")
     planted = open_planted(path)
     if not dtypes and planted.architecture != "llama":
-        raise ValueError(f"dtype: only transformers computes {planted.architecture}; give float32 or another")
+        dtypes = ("float32",)
+    if dtypes and not (find_spec("torch") and find_spec("transformers")):
+        raise ValueError(
+            f"dtype: {planted.architecture} in {dtypes[0]} needs torch and transformers, which are not "
+            "installed; pip install both"
+        )
     for name in planted.files:
         planted.check_file(name)
     if "gguf" in planted.formats:

@@ -54,7 +54,8 @@ def plant(
     out : path
         A new or empty folder.
     order : int, optional
-        The distributions read the last `order` tokens, 0 to 8; by default 2, or 1 with a state.
+        The distributions read the last `order` tokens, 0 to 8; by default 2, or 1 of
+        gated-delta and mamba2.
     offsets : sequence of int, optional
         Instead of `order`: distances of the tokens that are read, at least 1, such as (1, 17, 64).
     openers : int
@@ -114,7 +115,7 @@ def plant(
     check_choice("architecture", architecture, ARCHITECTURES)
     made_as = ARCHITECTURES[architecture]
     if order is None and offsets is None:
-        order = 1 if made_as.memory else 2
+        order = 2 if made_as.reach is None else 1
     read = _offsets(order, offsets)
     if (made_as.memory or made_as.experts) and 1 not in read:
         raise ValueError(f"offsets: {read} lack the newest token, which {architecture} needs; add 1")
@@ -151,11 +152,8 @@ def plant(
     drawing, sampling = np.random.default_rng(root).spawn(2)
     memory = Memory(made_as.memory, words) if made_as.memory else None
     laws = draw_pair(words, read, openers, kind, float(overlap), drawing, memory, made_as.experts)
-    if (made_as.experts or heads) and not isinstance(laws[0].logits, TableLogits):
+    if heads and not isinstance(laws[0].logits, TableLogits):
         needs = f"heads: {heads} needs a table of at most {MOST_ROWS} contexts"
-        if made_as.experts:
-            needs = f"architecture: {architecture} needs a table of at most {MOST_ROWS} contexts, and its "
-            needs += f"{made_as.experts} experts have one each"
         raise ValueError(f"{needs}; give a smaller vocab_size, or read fewer tokens")
     models = folder.models_of(heads)
     checkpoints = [build(law, context, architecture, heads if law is laws[0] else None) for law in laws]

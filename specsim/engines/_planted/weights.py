@@ -6,7 +6,7 @@ The residual stream has these coordinates, each 0, 1 or -1:
 - the code of the token, ±1 by the digits of its number,
 - a mark, 1 for an opener and -1 for other tokens, if the distribution reads the opener,
 - for each other token that is read a *slot*, 0 until an attention head or a state copies its code there, and
-  as many *holders*, which are 1 until then,
+  as many *holders*, which are 1 until then; so too for the number of an expert, which that expert writes,
 - for a distribution given as a table, a unit vector of the context, 0 until the MLP writes it, and a holder
   of it.
 
@@ -14,8 +14,8 @@ So the number of coordinates that are not 0 never changes. There are enough cons
 a power of 4: then each norm multiplies by a power of two, without rounding in any dtype.
 
 For a table, each unit of the MLP is an AND gate of one context, and the head's column of that context has its
-logits. Otherwise the logits are linear in the codes, and the MLP is empty. All weights are numbers that
-bfloat16 and float16 hold."""
+logits. Otherwise the logits are linear in the codes, and the MLP is empty, but for the number of its expert.
+All weights are numbers that bfloat16 and float16 hold."""
 
 import math
 from dataclasses import dataclass
@@ -123,7 +123,8 @@ class Layout:
         additive = law.logits if isinstance(law.logits, AdditiveLogits) else None
         self.bits = bits = additive.bits if additive else code_bits(max(law.words, len(law.openers)))
         far, marks = sum(offset > 1 for offset in law.offsets), int(bool(law.openers))
-        copies = far + bool(law.memory) + marks
+        of_expert = bool(additive and law.experts)
+        copies = far + bool(law.memory) + marks + of_expert
         contexts = int(np.prod(law.logits.table.shape[:-1])) if isinstance(law.logits, TableLogits) else 0
         holds = min(contexts, 1)
         active = 1 + bits + marks + copies * bits + holds  # coordinates that are not 0, with one constant
@@ -136,6 +137,7 @@ class Layout:
         self.one = int(self.constants.start)
         self.slots, self.holders = copied[:copies], copied[copies:]
         self.of_memory = [part[far] for part in (self.slots, self.holders) if law.memory]
+        self.of_expert = [part[-1] for part in (self.slots, self.holders) if of_expert]
 
     def heads(self, context: int, near: int = 1, window: int = 0) -> dict[int, Head]:
         """The heads that copy tokens, by the number of their slot, but those up to `near` positions before
@@ -205,12 +207,17 @@ class Layout:
         return token, hidden
 
     def _reads(self) -> list[slice]:
-        """Where the codes are that the distribution reads, in the order of contexts without the expert."""
+        """Where the codes are that the distribution reads, in the order of contexts, of a table without the
+        expert."""
         slots = iter(self.slots)
-        return [self.code if offset == 1 else next(slots) for offset in self.law.offsets] + list(slots)
+        found = [self.code if offset == 1 else next(slots) for offset in self.law.offsets] + list(slots)
+        if self.of_expert and self.law.openers:
+            found[-2:] = found[:-3:-1]  # the opener comes after the expert
+        return found
 
     def gates(self, expert: int | None = None) -> dict[str, Tensor]:
-        """An MLP with a gate for each context of a table or an expert, open if all digits agree."""
+        """An MLP with a gate for each context of a table or an expert, open if all digits agree; of a
+        sum one that writes the number of the expert."""
         law, bits, read, kept = self.law, self.bits, np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
         if isinstance(law.logits, TableLogits):
             sizes = law.logits.table.shape[:-1]
@@ -220,6 +227,8 @@ class Layout:
                 column = len(law.offsets) + bool(law.memory)
                 kept = np.flatnonzero(read[:, column] == expert)
                 read = np.delete(read[kept], column, axis=1)
+        elif self.of_expert:
+            read = np.zeros((1, 0), np.int64)  # one gate, which is always open
         number = len(read)
         units = max(UNIT, -(-number // UNIT) * UNIT)
         gate, up = zeros(2, units, self.hidden)
@@ -235,6 +244,9 @@ class Layout:
         up[:number, self.one] = 1 / GATE / self.scale
         down[self.contexts.start + kept, np.arange(number)] = 1
         down[self.context_holder, :number] = -1
+        if self.of_expert:
+            slot, holder = self.of_expert
+            down[slot, 0], down[holder, 0] = sign_codes(np.array(expert), bits), -1
         return {"gate": gate, "up": up, "down": down}
 
     def output(self) -> Tensor:

@@ -17,6 +17,7 @@ PAIRS = {
     "additive": {"order": 2, "vocab_size": 300},
     "window": {"architecture": "sliding-window", "offsets": (1, 16), "vocab_size": 6},
     "experts": {"architecture": "moe", "vocab_size": 8},
+    "experts of many words": {"architecture": "moe", "offsets": (1, 7), "vocab_size": 300, "openers": 3},
     "convolution": {"architecture": "short-conv", "offsets": (1, 3, 17), "vocab_size": 4, "openers": 3},
     "state": {"architecture": "gated-delta", "vocab_size": 12},
     "state and a head": {"architecture": "gated-delta", "heads": "mtp"},
@@ -49,7 +50,8 @@ def expected_rows(planted, text):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_transformers_have_the_law_in_every_dtype(planted, dtype):
     pytest.importorskip("transformers")
-    found = check(planted.folder, dtypes=[dtype], rng=0)
+    alone = dtype == "float32" and planted.architecture != "llama"  # which is what they are checked in
+    found = check(planted.folder, dtypes=[] if alone else [dtype], rng=0)
     assert found.passed
     assert found.tolerance(dtype) < 2 * FLOAT32
     by = {"transformers": {"target", "draft"}, "specsim": {"target.gguf", "draft.gguf"}}
@@ -59,8 +61,7 @@ def test_transformers_have_the_law_in_every_dtype(planted, dtype):
 
 def test_transformers_are_held_to_the_law_of_their_checkpoint(planted):
     """The control: the draft's weights do not have the target's law."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+    torch, transformers = map(pytest.importorskip, ("torch", "transformers"))
     text = text_of(planted)
     start, rows, comes = expected_rows(planted, text)
     for which, agrees in (("target", True), ("draft", False)):
@@ -115,8 +116,7 @@ def test_llama_cpp_has_the_law(planted):
 
 
 def test_mlx_has_the_law(planted):
-    mx = pytest.importorskip("mlx.core")
-    mlx_lm = pytest.importorskip("mlx_lm")
+    mx, mlx_lm = map(pytest.importorskip, ("mlx.core", "mlx_lm"))
     if planted.architecture != "llama":
         pytest.skip("audits take this architecture to other engines")
     model, tokenizer = mlx_lm.load(str(planted.checkpoint("target", "hf")))
