@@ -251,9 +251,11 @@ def plan_requests(
     banned = {token for token, bias in sampling.logit_bias if bias <= BANNED}
     banned |= {word[0] for word in sampling.bad_words if len(word) == 1}
     left = words & {*(sampling.allowed_token_ids or words)} - banned
-    if not left or not all({*dict(state)} & {*left, planted.eos} for state in sampling.grammar):
-        names = "logit_bias, allowed_token_ids, bad_words, grammar"
-        raise ValueError(f"{names}: no word is left that may come; ban fewer")
+    sure = left - {word[-1] for word in sampling.bad_words} - {*sampling.stop_ids * bool(sampling.min_tokens)}
+    some = planted.target.logits.comes[:, [*sure]].any(axis=1).all()
+    if not some or not all({*dict(state)} & {*left, planted.eos} for state in sampling.grammar):
+        names = "logit_bias, allowed_token_ids, bad_words, min_tokens, grammar"
+        raise ValueError(f"{names}: after some tokens no word is left that may come; ban fewer")
     if sampling.top_k is None and sampling.acting & {"typical_p", "top_n_sigma"}:
         # tokens that cannot come have logits too, which these would count
         sampling = replace(sampling, top_k=len(left if sampling.top_n_sigma else words))

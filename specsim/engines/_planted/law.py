@@ -86,6 +86,11 @@ class TableLogits:
         """Logits [N, words] given the numbers of what is read [N, k]; -1 is a memory without a word."""
         return self.table[tuple(read.T)] if read.shape[1] else np.tile(self.table, (len(read), 1))
 
+    @property
+    def comes(self) -> NDArray[np.bool_]:
+        """Which words may come, [contexts, words], in one row if that is the same in all contexts."""
+        return np.isfinite(self.table.reshape(-1, self.words))
+
 
 @dataclass(frozen=True, eq=False)
 class AdditiveLogits:
@@ -107,6 +112,11 @@ class AdditiveLogits:
         """As `TableLogits.at`."""
         codes = sign_codes(read, self.bits).reshape(len(read), -1)
         return codes @ self.weights.reshape(self.words, -1).T + self.base
+
+    @property
+    def comes(self) -> NDArray[np.bool_]:
+        """As `TableLogits.comes`."""
+        return np.isfinite(self.base[None])
 
 
 Logits = TableLogits | AdditiveLogits
@@ -250,7 +260,7 @@ class Law:
 
     def _read(self, contexts: ArrayLike) -> Ints:
         """Contexts as numbers: openers count from 0, and an empty memory is -1. Raises as `scores`."""
-        read = check_tokens(contexts, self.vocab_size, "contexts")
+        read = check_tokens(contexts, max(self.vocab_size, self.experts), "contexts")
         if read.ndim != 2 or read.shape[1] != len(self.sizes):
             raise ValueError(f"contexts: shape {read.shape}; expected [N, {len(self.sizes)}]")
         read = read.copy()

@@ -103,8 +103,11 @@ def processed(
     if sampling.acting - {*CUTS}:
         steps = [one for one in ("bad words", "bias", "penalties") if one not in order] + steps
         last = max(i for i, one in enumerate(steps) if one in ("bias", *WORDS, *COUNTED))
-        for step in steps[: last + 1]:
-            scores = _changed(scores, sampling, step, seen)
+        given, scores = scores, _all_changed(scores, sampling, steps[: last + 1], seen)
+        if (empty := np.isneginf(scores).all(axis=1)).any():  # to a checkpoint what never comes is alike
+            alike = _all_changed(np.zeros_like(given), sampling, steps[: last + 1], seen)
+            alike[np.isneginf(alike).all(axis=1)] = 0.0
+            scores[empty] = alike[empty]
         steps = steps[last + 1 :]
     return _cut(np.exp(log_softmax(scores)), _with_late(steps), sampling)
 
@@ -158,6 +161,12 @@ TRUNCATIONS: dict[str, Callable[[Floats, float], NDArray[np.bool_]]] = {
 }
 
 
+def _all_changed(scores: Floats, sampling: Sampling, steps: Sequence[str], seen: Seen | None) -> Floats:
+    for step in steps:
+        scores = _changed(scores, sampling, step, seen)
+    return scores
+
+
 def _changed(scores: Floats, sampling: Sampling, step: str, seen: Seen | None) -> Floats:
     """Logits after a step that is no truncation."""
     if step == "temperature":
@@ -174,9 +183,7 @@ def _changed(scores: Floats, sampling: Sampling, step: str, seen: Seen | None) -
         if sampling.grammar:
             assert seen is not None
             after = table(sampling.grammar, scores.shape[1])
-            may = after[seen.states(after)] >= 0
-            found = np.where(may, found, -np.inf)  # where none of them ever comes they are equally probable
-            found[may & np.isneginf(found).all(axis=1, keepdims=True)] = 0.0
+            found = np.where(after[seen.states(after)] >= 0, found, -np.inf)
         for token, bias in sampling.logit_bias:
             found[:, token : token + 1] += bias if bias > BANNED else -np.inf
         if "min_tokens" in sampling.acting:

@@ -641,8 +641,7 @@ def test_a_text_is_kept_once(tmp_path):
         one,
     ]
     again = TextStore(tmp_path / "texts.jsonl", {"seed": 1})
-    assert again.texts() == [one]
-    assert again.failures == {}
+    assert (again.texts(), again.failures) == ([one], {})
 
 
 @refused(
@@ -652,6 +651,7 @@ def test_a_text_is_kept_once(tmp_path):
     ({"tolerance": -1.0}, "tolerance: -1.0 is outside"),
     ({"sampling": Sampling(stop=(" a b",))}, "is not the text of a token, such as ' a'"),
     ({"sampling": Sampling(stop=("hello",))}, "is not the text of a token, such as ' a'"),
+    ({"sampling": Sampling(logit_bias=tuple((x, -100.0) for x in range(9)))}, "no word is left that may"),
     ({"mistake": "nothing"}, "nothing"),
     ({"mistake": "state_lost"}, "state_lost is of a state, experts or a head that this pair lacks"),
     ({"window": 3}, "window"),
