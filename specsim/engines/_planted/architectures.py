@@ -149,9 +149,10 @@ def _experts(layout: Layout, context: int) -> Built:
     made = [layout.gates(expert) for expert in range(number)]
     for expert, mlp in enumerate(made):
         tensors |= _mlp(f"0.block_sparse_moe.experts.{expert}", mlp, NUMBERED)
-    router, digits = zeros(number, layout.hidden), (number - 1).bit_length()
-    where = slice(layout.code.start, layout.code.start + digits)
-    router[:, where] = GATE * sign_codes(np.arange(number), digits) / layout.scale
+    router, signs = zeros(number, layout.hidden), sign_codes(np.arange(number), (number - 1).bit_length())
+    read = min(layout.bits, signs.shape[1])
+    router[:, layout.code.start + np.arange(read)] = GATE * signs[:, :read] / layout.scale
+    router[:, layout.one] = -GATE * signs[:, read:].sum(axis=1) / layout.scale  # digits that no word has
     tensors["model.layers.0.block_sparse_moe.gate"] = router
     sizes = {"intermediate_size": len(made[0]["gate"]), "num_local_experts": number}
     return tensors, heads, sizes | {"sliding_window": None}

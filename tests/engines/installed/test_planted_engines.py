@@ -16,7 +16,7 @@ PAIRS = {
     "pages": {"offsets": (1, 17, 64), "vocab_size": 4, "openers": 3},
     "additive": {"order": 2, "vocab_size": 300},
     "window": {"architecture": "sliding-window", "offsets": (1, 16), "vocab_size": 6},
-    "experts": {"architecture": "moe", "vocab_size": 8},
+    "experts": {"architecture": "moe", "vocab_size": 2},
     "experts of many words": {"architecture": "moe", "offsets": (1, 7), "vocab_size": 300, "openers": 3},
     "convolution": {"architecture": "short-conv", "offsets": (1, 3, 17), "vocab_size": 4, "openers": 3},
     "state": {"architecture": "gated-delta", "vocab_size": 12},
