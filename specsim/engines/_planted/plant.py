@@ -121,6 +121,8 @@ def plant(
         raise ValueError(f"offsets: {read} lack the newest token, which {architecture} needs; add 1")
     if architecture == "sliding-window" and max(read, default=0) < 2:
         raise ValueError(f"offsets: {read} have no oldest token of a window; add one, of at least 2")
+    if architecture == "sliding-window" and openers:
+        raise ValueError(f"openers: {openers} are read to the end, and a window moves on; give 0")
     if made_as.reach is not None and (openers or max(read, default=0) > made_as.reach):
         raise ValueError(
             f"architecture: {architecture} reads offsets up to {made_as.reach} and no opener; give 'hybrid'"
