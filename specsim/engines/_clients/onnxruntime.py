@@ -29,14 +29,11 @@ class OnnxRuntimeEngine(InProcess):
     _lacks = InProcess._lacks - {"repetition_penalty", "stop_ids", "min_tokens", *BANS} | {"stop", "min_p"}
 
     def _open(self) -> None:
-        self._genai, self._folder = need("onnxruntime_genai", PACKAGES), TemporaryDirectory()
+        self._genai = need("onnxruntime_genai", PACKAGES)
+        self._folder = TemporaryDirectory()  # its tokenizer is read with each grammar
         self._configured = {"decoder": self._build("target", folder := Path(self._folder.name))}
         self._drafting = self._how_to_draft(folder) if self._gamma else {}
         self._model = cache(self._ended_by)
-
-    def close(self) -> None:
-        super().close()
-        self._folder.cleanup()  # its tokenizer is read with each grammar
 
     def _ended_by(self, *stops: int) -> Any:
         """The model with further ids that end its texts, which no request can have."""

@@ -27,6 +27,8 @@ class InProcess:
     #: The architectures that it loads, and those for which it has no drafts.
     _loads: ClassVar[tuple[str, ...]] = ("llama",)
     _without_drafts: ClassVar[tuple[str, ...]] = ()
+    #: A temporary folder that it reads as long as it is open.
+    _folder: Any = None
     #: What else describes it, and the parameters of `Sampling` that it does not have.
     _settings: Mapping[str, Any] = {}
     _lacks = frozenset({"stop_ids", "penalty_last_n", "defaults", *NEUTRAL}) - {*SAMPLING}
@@ -90,6 +92,8 @@ class InProcess:
     def close(self) -> None:
         self._model: Any = None
         self._drafting: dict[str, Any] = {}  # what it drafts with
+        if self._folder:
+            self._folder.cleanup()
 
 
 def need(module: str, package: str) -> Any:

@@ -11,15 +11,16 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 from specsim.core._types import check_choice, check_counts
 from specsim.engines._clients.running import Answers, InProcess, need, or_failures
-from specsim.engines._planted.architectures import ARCHITECTURES, STATEFUL
+from specsim.engines._planted.architectures import ARCHITECTURES, DECIDING, STATEFUL
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.grammar import follow, with_bans
 from specsim.engines._planted.law import MOST_ROWS, TableLogits, most_probable
-from specsim.engines._planted.requests import RARE, Completion, Failure, Request
+from specsim.engines._planted.requests import BANS, RARE, Completion, Failure, Request
 
 DTYPES = ("float32", "bfloat16", "float16")
 #: Ways to draft by `generate`, which is not given the tokenizer for stop strings.
@@ -105,7 +106,8 @@ class TransformersEngine(InProcess):
         return [self._completion(*one, text, seconds) for one, text in zip(every, made, strict=True)]
 
     def _generate(self, prompts: Sequence[Sequence[int]], longest: int, request: Request) -> list[Any]:
-        """For each prompt the new tokens, and the logarithms [tokens, V] of the rows they were drawn from."""
+        """For each prompt the new tokens, the logarithms [tokens, V] of the rows they were drawn from, and
+        the counts of drafts by name."""
         torch, sampling, eos = self._torch, request.sampling, self._planted.eos
         padding = [longest - len(prompt) for prompt in prompts]
         padded = [[eos] * n + list(prompt) for n, prompt in zip(padding, prompts, strict=True)]
@@ -142,12 +144,12 @@ class TransformersEngine(InProcess):
             )
         tokens = out.sequences[:, longest:].tolist()
         if sampling.logprobs is None:
-            return [(row, None) for row in tokens]
+            return [(row, None, {}) for row in tokens]
         logs = torch.log_softmax(torch.stack(out.scores, dim=1).double(), dim=-1).numpy()
-        return list(zip(tokens, logs, strict=True))
+        return [(row, some, {}) for row, some in zip(tokens, logs, strict=True)]
 
     def _completion(self, request: Request, index: int, made: Any, seconds: float) -> Completion:
-        tokens, logs = made
+        tokens, logs, counts = made
         ended = self._planted.eos in tokens
         tokens = tokens[: tokens.index(self._planted.eos)] if ended else tokens
         text, asked = self._planted.decode(tokens), request.sampling
@@ -158,7 +160,8 @@ class TransformersEngine(InProcess):
             if asked.logprobs:
                 top = tuple(most_probable(row, asked.logprobs) for row in logs[: len(tokens)])
         finish = "stop" if stopped else "length"
-        return Completion(request.number, index, tuple(tokens), logprobs, top, finish=finish, seconds=seconds)
+        about = {"finish": finish, "seconds": seconds, **counts}
+        return Completion(request.number, index, tuple(tokens), logprobs, top, **about)
 
 
 class LookupEngine(TransformersEngine):
@@ -210,34 +213,23 @@ LAYER, SECOND = "model.layers.0.", "model.layers.1."
 DOWN, MIX = "mlp.down_proj.weight", "self_attn.o_proj.weight"
 
 
-class LayersEngine(TransformersEngine):
-    """Drafts from layers of the target: early exit, multi-token prediction. Both need a layer with another
-    distribution: the target's, in which the MLP takes each context of the table for the next one."""
+class EarlyExitEngine(TransformersEngine):
+    """A target whose first layer drafts, taking each context of the table for the next one; the second puts
+    that right."""
 
-    _loads = ("llama",)
-
-    def _next_contexts(self, down: Any) -> Any:
-        """The matrix that writes contexts, each of them in place of the one before it."""
-        law = self._planted.target.logits
-        if not isinstance(law, TableLogits):
-            raise ValueError(
-                f"engine {self.name!r}: needs a distribution that is a table; plant a pair with at most "
-                f"{MOST_ROWS} contexts"
-            )
-        contexts = law.table.size // law.words
-        return self._torch.cat([down[:, 1:contexts], down[:, :1], down[:, contexts:]], dim=1)
-
-
-class EarlyExitEngine(LayersEngine):
-    """A target whose first layer drafts, taking each context for the next one; the second puts that right."""
-
-    name = "hf-early-exit"
+    name, _loads = "hf-early-exit", ("llama",)
 
     def _load(self, transformers: Any, which: str) -> Any:
-        model = super()._load(transformers, which)
+        law = self._planted.target.logits
+        if not isinstance(law, TableLogits):
+            least = f"plant a pair with at most {MOST_ROWS} contexts"
+            raise ValueError(f"engine {self.name!r}: needs a distribution that is a table; {least}")
+        model, contexts = super()._load(transformers, which), law.table.size // law.words
         tensors = model.state_dict()
-        right, wrong = tensors[LAYER + DOWN], self._next_contexts(tensors[LAYER + DOWN])
-        tensors |= {SECOND + name: one for name, one in _layer(tensors).items()}
+        right = tensors[LAYER + DOWN]
+        wrong = self._torch.cat([right[:, 1:contexts], right[:, :1], right[:, contexts:]], dim=1)
+        parts = {name.removeprefix(LAYER): one for name, one in tensors.items() if name.startswith(LAYER)}
+        tensors |= {SECOND + name: one for name, one in parts.items()}
         tensors |= {LAYER + DOWN: wrong, SECOND + DOWN: right - wrong}
         tensors[SECOND + MIX] = self._torch.zeros_like(tensors[SECOND + MIX])
         model.config.num_hidden_layers = 2
@@ -250,42 +242,41 @@ class EarlyExitEngine(LayersEngine):
         return {"assistant_early_exit": 1}
 
 
-class MtpEngine(LayersEngine):
-    """The target with γ layers of multi-token prediction, which take each context for the next one."""
+#: Where a planted head of multi-token prediction is, and what transformers calls two of its parts.
+PLANTED, NORMS = "model.mtp_layers.0.", {"token_layernorm": "enorm", "hidden_layernorm": "hnorm"}
 
-    name = "hf-mtp"
+
+class MtpEngine(TransformersEngine):
+    """The target with its planted head as γ layers of multi-token prediction."""
+
+    name, _loads = "hf-mtp", ("llama",)
 
     def _how_to_draft(self, transformers: Any) -> dict[str, Any]:
+        if self._planted.heads != "mtp":
+            raise ValueError(f"engine {self.name!r}: the pair has no such head; plant one with --heads mtp")
+        tensors = need("safetensors.torch", "safetensors")
+        read = tensors.load_file(self._planted.checkpoint("target", "hf") / "model.safetensors")
+        names = [name for name in read if name.startswith(PLANTED) and not name.endswith(".bias")]
+        parts = {name.removeprefix(PLANTED): read[name] for name in names}
+        joined, depths = parts.pop("input_proj.weight"), range(1, self._gamma + 1)
+        parts["eh_proj.weight"] = joined.roll(len(joined), 1)  # here the token comes first
+        # so large that each draft is sampled from one token
+        parts["shared_head.norm.weight"] = parts.pop("final_layernorm.weight") * DECIDING
+        for planted, here in NORMS.items():
+            parts[f"{here}.weight"] = parts.pop(f"{planted}.weight")
+        layers = {f"model.layers.{i}.{name}": one.clone() for i in depths for name, one in parts.items()}
         self._folder = TemporaryDirectory()  # the layers are read from a checkpoint, by each call
-        file = Path(self._folder.name) / "model.safetensors"
-        need("safetensors.torch", "safetensors").save_file(self._layers(), file)
+        tensors.save_file(layers, Path(self._folder.name) / "model.safetensors")
         self._model.config.num_mtp_layers = self._gamma
         self._model.config.name_or_path = self._folder.name
         self._model._keys_to_ignore_on_load_unexpected = [r"^model\.layers\."]  # how they are found
-        return {"use_mtp": True}
+        put = SimpleNamespace(put=lambda tokens: self._steps.append(tokens.numel()), end=lambda: None)
+        return {"use_mtp": True, "streamer": put}
 
-    def close(self) -> None:
-        super().close()
-        if self._gamma:
-            self._folder.cleanup()
-
-    def _layers(self) -> dict[str, Any]:
-        torch, tensors = self._torch, self._model.state_dict()
-        embedding = tensors["model.embed_tokens.weight"]
-        size, like = embedding.shape[1], {"dtype": embedding.dtype}
-        length = embedding[0].float().square().mean().sqrt().to(embedding.dtype)  # the norm divides by it
-        layer = _layer(tensors) | {DOWN: self._next_contexts(tensors[LAYER + DOWN])}
-        halves = torch.eye(size, **like) * length, torch.zeros(size, size, **like)  # embedding, hidden state
-        layer["eh_proj.weight"] = torch.cat(halves, dim=1)
-        for norm in ("enorm", "hnorm", "shared_head.norm"):
-            layer[f"{norm}.weight"] = torch.ones(size, **like)
-        return {
-            f"model.layers.{depth}.{name}": one.clone()
-            for depth in range(1, self._gamma + 1)
-            for name, one in layer.items()
-        }
-
-
-def _layer(tensors: dict[str, Any]) -> dict[str, Any]:
-    """The tensors of the first layer by their names in it."""
-    return {name.removeprefix(LAYER): one for name, one in tensors.items() if name.startswith(LAYER)}
+    def _generate(self, prompts: Sequence[Sequence[int]], longest: int, request: Request) -> list[Any]:
+        self._steps = list[int]()  # the numbers of tokens of the prompt, and of each step
+        found = super()._generate(prompts, longest, request)
+        if self._gamma and not request.sampling.acting & {"logit_bias", *BANS}:  # these may ban a draft
+            kept = [size - 1 for size in self._steps[2:]]  # the first step has no drafts
+            found[0][2].update(drafted=self._gamma * len(kept), accepted=sum(kept), steps=len(kept))
+        return found

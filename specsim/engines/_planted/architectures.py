@@ -6,13 +6,13 @@ slots: attention heads, or a state that is carried from token to token."""
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
 
 from specsim.core._files import read_table
-from specsim.engines._planted.law import Law, sign_codes
+from specsim.engines._planted.law import MOST_SLOTS, Law, sign_codes
 from specsim.engines._planted.weights import (
     GATE,
     HEAD_SIZE,
@@ -27,8 +27,9 @@ from specsim.engines._planted.weights import (
 
 #: The numbers and names of configurations that are the same for all distributions.
 CONFIGS = read_table("architectures")
-#: Heads that read hidden states, with the architectures that may have one; see `Law.contexts_of_head`.
-HEADS: dict[str, list[str]] = CONFIGS.pop("heads")
+#: Heads that read hidden states, with the architectures that may have one, and a format, without which there
+#: is no GGUF; see `Law.contexts_of_head`.
+HEADS: dict[str, dict[str, str]] = CONFIGS.pop("heads")
 #: So small that it changes no mean square of float32.
 EPSILON = 1e-20
 #: Names of an MLP's matrices.
@@ -81,10 +82,11 @@ def build(law: Law, context: int, architecture: str = "llama", head: str | None 
     layout = Layout(law)
     tensors, heads, config = ARCHITECTURES[architecture].build(layout, context)
     if head == "mtp":
-        tensors |= _multi_token_head(layout, tensors)
-        config |= {"num_nextn_predict_layers": 1}
-    elif head and architecture == "llama":
-        tensors, config = _in_two_layers(tensors), config | {"num_hidden_layers": 2}
+        llama = architecture == "llama"
+        tensors |= _llamas_head(layout) if llama else _multi_token_head(layout, tensors)
+        config |= CONFIGS["mimo"] if llama else {"mtp_num_hidden_layers": 1}
+    elif head == "eagle3" and architecture == "llama":
+        tensors, config = _in_three_layers(tensors), config | {"num_hidden_layers": 3}
     embedded = "backbone.embeddings" if architecture == "mamba2" else "model.embed_tokens"
     shared = {f"{embedded}.weight": layout.embedding(), "lm_head.weight": layout.output()}
     for name, tensor in tensors.items():
@@ -108,18 +110,20 @@ def _config(layout: Layout, context: int, made_as: str, heads: int) -> dict[str,
 
 
 def _mlp(where: str, made: dict[str, Tensor], names: dict[str, str] = PROJECTED) -> dict[str, Tensor]:
-    """The matrices of an MLP by their names in the layer and module `where`."""
-    return {f"model.layers.{where}.{names[name]}": matrix for name, matrix in made.items()}
+    """The matrices of an MLP by their names in the module `where`."""
+    return {f"{where}.{names[name]}": matrix for name, matrix in made.items()}
 
 
-def _attention(layer: int, made: dict[str, Tensor]) -> dict[str, Tensor]:
+def _attention(layer: str, made: dict[str, Tensor]) -> dict[str, Tensor]:
     """The matrices of attention by their names in a layer."""
-    return {f"model.layers.{layer}.self_attn.{name}_proj": matrix for name, matrix in made.items()}
+    return {f"{layer}.self_attn.{name}_proj": matrix for name, matrix in made.items()}
 
 
 def _one_layer(layout: Layout, context: int, window: int = 0) -> tuple[dict[str, Tensor], int]:
     """A layer of attention without its MLP."""
-    tensors = _attention(0, layout.attention(layout.heads(context, window=window), layout.hidden))
+    tensors = _attention(
+        "model.layers.0", layout.attention(layout.heads(context, window=window), layout.hidden)
+    )
     norms = "layers.0.input_layernorm", "layers.0.post_attention_layernorm", "norm"
     ones = {f"model.{norm}": zeros(layout.hidden) + 1 for norm in norms}
     return tensors | ones, layout.hidden // HEAD_SIZE
@@ -130,15 +134,15 @@ def _llama(layout: Layout, context: int, window: bool = False) -> Built:
     order = layout.law.order if window else 0
     tensors, heads = _one_layer(layout, context, order)
     mlp, config = layout.gates(), {"sliding_window": order} if window else {}
-    return tensors | _mlp("0.mlp", mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
+    return tensors | _mlp("model.layers.0.mlp", mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
 
 
-def _in_two_layers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The attention of a layer, and then its gates, for a head that reads what is between them."""
+def _in_three_layers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The attention of a layer, its gates, and nothing, for a head that reads what is between them."""
     found = dict[str, Tensor]()
     for name, tensor in tensors.items():
-        found[name] = tensor * (".mlp." not in name)
-        found[name.replace("layers.0", "layers.1")] = tensor * (".self_attn." not in name)
+        for layer, part in enumerate((".self_attn.", ".mlp.", "norm")):
+            found[name.replace("layers.0", f"layers.{layer}")] = tensor * (part in name or "norm" in name)
     return found
 
 
@@ -148,7 +152,7 @@ def _experts(layout: Layout, context: int) -> Built:
     number = layout.law.experts
     made = [layout.gates(expert) for expert in range(number)]
     for expert, mlp in enumerate(made):
-        tensors |= _mlp(f"0.block_sparse_moe.experts.{expert}", mlp, NUMBERED)
+        tensors |= _mlp(f"model.layers.0.block_sparse_moe.experts.{expert}", mlp, NUMBERED)
     router, signs = zeros(number, layout.hidden), sign_codes(np.arange(number), (number - 1).bit_length())
     read = min(layout.bits, signs.shape[1])
     router[:, layout.code.start + np.arange(read)] = GATE * signs[:, :read] / layout.scale
@@ -183,10 +187,10 @@ def _short_conv(layout: Layout, context: int) -> Built:
         "model.layers.1.self_attn.out_proj": made.pop("o"),
         "model.embedding_norm": zeros(layout.hidden) + 1,
     }
-    tensors |= _attention(1, made)
+    tensors |= _attention("model.layers.1", made)
     for layer in (0, 1):
         of_layer = {name: matrix * layer for name, matrix in mlp.items()}
-        tensors |= _mlp(f"{layer}.feed_forward", of_layer, NUMBERED)
+        tensors |= _mlp(f"model.layers.{layer}.feed_forward", of_layer, NUMBERED)
         for norm in ("operator_norm", "ffn_norm"):
             tensors[f"model.layers.{layer}.{norm}"] = zeros(layout.hidden) + 1
     sizes = {"intermediate_size": len(mlp["gate"]), "conv_L_cache": CONVOLVED, "norm_eps": EPSILON}
@@ -206,36 +210,31 @@ def _gated_delta(layout: Layout, context: int) -> Built:
     query = made["q"].reshape(n, HEAD_SIZE, -1)
     made["q"] = np.concatenate([query, np.zeros_like(query)], axis=1).reshape(2 * n * HEAD_SIZE, -1)
     made["o"] *= 2  # the sigmoid of a gate without weights is a half
-    tensors |= _attention(1, made)
+    tensors |= _attention("model.layers.1", made)
     tensors["model.layers.1.self_attn.q_norm"] = zeros(HEAD_SIZE) + _sharpness(heads) - 1
     tensors["model.layers.1.self_attn.k_norm"] = zeros(HEAD_SIZE)
     mlp = layout.gates()
-    tensors |= _mlp("0.mlp", {name: np.zeros_like(matrix) for name, matrix in mlp.items()})
-    tensors |= _mlp("1.mlp", mlp)
+    tensors |= _mlp("model.layers.0.mlp", {name: np.zeros_like(matrix) for name, matrix in mlp.items()})
+    tensors |= _mlp("model.layers.1.mlp", mlp)
     norms = [f"layers.{i}.{name}_layernorm" for i in (0, 1) for name in ("input", "post_attention")]
     # these norms multiply by one more
     tensors |= {f"model.{norm}": zeros(layout.hidden) for norm in (*norms, "norm")}
-    size = _state_size(layout)
     config = {
         "intermediate_size": len(mlp["gate"]),
         "linear_conv_kernel_dim": TAPS,
-        "linear_key_head_dim": size,
-        "linear_value_head_dim": size,
+        "linear_key_head_dim": MOST_SLOTS,
+        "linear_value_head_dim": MOST_SLOTS,
         "rope_parameters": {"rope_type": "default", "rope_theta": THETA, "partial_rotary_factor": 1.0},
     }
     return tensors, n, config
 
 
-def _state_size(layout: Layout) -> int:
-    """The size of keys and of values: a power of 4, so that a fourth can be open units of a value."""
-    return 16 if layout.bits <= 4 else 64
-
-
 def _state(layout: Layout) -> dict[str, Tensor]:
-    """A GatedDeltaNet whose state is that of the distribution."""
+    """A GatedDeltaNet whose state is that of the distribution. Its size is a power of 4, so that a fourth can
+    be open units of a value."""
     memory = layout.law.memory
     assert memory is not None
-    size, bits, one, scale = _state_size(layout), layout.bits, layout.one, layout.scale
+    size, bits, one, scale = MOST_SLOTS, layout.bits, layout.one, layout.scale
     digits, slots = np.arange(min(bits, (memory.slots - 1).bit_length())), np.arange(memory.slots)
     code = layout.code.start + digits
     gate, value, always = zeros(3, size, layout.hidden)  # the first opens for the words of a slot
@@ -250,7 +249,7 @@ def _state(layout: Layout) -> dict[str, Tensor]:
     always[:, one] = GATE / scale
     taps = zeros(3 * size, 1, TAPS)
     taps[:size, 0, -1] = taps[2 * size :, 0, -1] = taps[size : 2 * size, 0, -2] = 1
-    beta = zeros(2, layout.hidden)
+    beta = zeros(1, layout.hidden)
     beta[0, one] = GATE / scale
     written = zeros(layout.hidden, size)
     unit = 1 / (2 * GATE)  # of a value after its norm and its gate
@@ -258,8 +257,10 @@ def _state(layout: Layout) -> dict[str, Tensor]:
     written[slot, :bits], written[slot, bits : 2 * bits] = unit * np.eye(bits), -unit * np.eye(bits)
     written[holder, :bits] = written[holder, bits : 2 * bits] = -unit * np.eye(bits)
     return {
-        "in_proj_qkvz": np.concatenate([gate, gate, value, always]),
-        "in_proj_ba": beta,
+        "in_proj_qkv": np.concatenate([gate, gate, value]),
+        "in_proj_z": always,
+        "in_proj_b": beta,
+        "in_proj_a": zeros(1, layout.hidden),
         "conv1d": taps,
         "A_log": zeros(1),
         "dt_bias": zeros(1) + CLOSED,
@@ -275,6 +276,41 @@ def _multi_token_head(layout: Layout, tensors: dict[str, Tensor]) -> dict[str, T
     for norm in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
         head[f"mtp.{norm}"] = zeros(layout.hidden)  # these norms multiply by one more
     return head | {"mtp.fc": np.concatenate(layout.joined(), axis=1) / np.float32(layout.scale)}
+
+
+def _llamas_head(layout: Layout) -> dict[str, Tensor]:
+    """What is read of the newest token and of the hidden state before it, and gates, without attention."""
+    width, where = layout.hidden, "model.mtp_layers.0"
+    tensors: dict[str, Any] = _attention(where, dict.fromkeys("qkvo", zeros(width, width)))
+    tensors |= _mlp(f"{where}.mlp", layout.gates())
+    for layer, name in product(("model.layers.0", where), "qkv"):
+        tensors[f"{layer}.self_attn.{name}_proj.bias"] = zeros(width)
+    for norm in ("token", "hidden", "input", "post_attention", "final"):
+        tensors[f"{where}.{norm}_layernorm"] = zeros(width) + 1
+    token, hidden = layout.joined()
+    tensors[f"{where}.input_proj"] = np.concatenate([hidden, token], axis=1) / np.float32(layout.scale)
+    return tensors
+
+
+def build_eagle(law: Law, context: int) -> Checkpoint:
+    """A head in a checkpoint of its own: one layer, which begins from the newest token and the hidden state
+    of the token before, that of the target after its last norm.
+
+    No norm is before attention or behind the layer. So attention, which looks at the position itself,
+    multiplies by what the target's norm does, and the gates write as much."""
+    layout = Layout(law)
+    width, number = layout.hidden, layout.hidden // HEAD_SIZE
+    look, (token, hidden) = look_back(0, context), layout.joined()
+    query, key, eye = zeros(width, width), zeros(width, width), np.eye(width, dtype=np.float32)
+    query[:, layout.one], key[:, layout.one] = np.tile(look.query, number), np.tile(look.key, number)
+    made = {"q": query, "k": key, "v": eye * np.float32(layout.scale - 1), "o": eye}
+    mlp = layout.gates()
+    mlp["down"] *= np.float32(layout.scale)
+    tensors = _attention("layers.0", made) | _mlp("layers.0.mlp", mlp)
+    tensors["layers.0.post_attention_layernorm"] = zeros(width) + 1
+    tensors["fc"] = np.concatenate([token, hidden / np.float32(layout.scale)], axis=1)
+    config = _config(layout, context, "eagle", number) | {"intermediate_size": len(mlp["gate"])}
+    return Checkpoint("eagle", config, {f"{name}.weight": tensor for name, tensor in tensors.items()})
 
 
 def build_eagle3(law: Law, context: int) -> Checkpoint:
@@ -298,14 +334,14 @@ def build_eagle3(law: Law, context: int) -> Checkpoint:
     value = np.concatenate([token, hidden - np.eye(width, dtype=np.float32)], axis=1)
     made = {"q": query, "k": key, "v": value / np.float32(layout.scale), "o": np.eye(width, dtype=np.float32)}
     mlp = layout.gates()
-    tensors = {f"midlayer.self_attn.{name}_proj": matrix for name, matrix in made.items()}
-    tensors |= {f"midlayer.mlp.{PROJECTED[name]}": matrix for name, matrix in mlp.items()}
+    tensors = _attention("midlayer", made) | _mlp("midlayer.mlp", mlp)
     norms = [f"midlayer.{name}" for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm")]
     tensors |= {norm: zeros(width) + 1 for norm in (*norms, "norm")}
     tensors |= {"fc": np.concatenate([*fused], axis=1), "lm_head": layout.output()[: law.words][::-1]}
-    named = {f"{name}.weight": tensor for name, tensor in tensors.items()}
+    named: dict[str, Any] = {f"{name}.weight": tensor for name, tensor in tensors.items()}
     named["d2t"] = law.words - 1 - 2 * np.arange(law.words)  # the vocabulary of drafts, backwards
-    sizes = {"draft_vocab_size": law.words, "target_hidden_size": width, "target_layers": TARGET_LAYERS}
+    read = {"eagle_aux_hidden_state_layer_ids": TARGET_LAYERS if law.memory else [0, 1, 2]}
+    sizes = {"draft_vocab_size": law.words, "target_hidden_size": width, **read}
     config = _config(layout, context, "eagle3", number) | sizes | {"intermediate_size": len(mlp["gate"])}
     return Checkpoint("eagle3", config, named)
 
@@ -343,8 +379,7 @@ def build_dflash(law: Law, context: int, markov: bool = False) -> Checkpoint:
     out[moved, bits], out[holds, bits] = -1, 1
     attention = {"q": query, "k": key, "v": value, "o": out}
     mlp = layout.gates()
-    tensors = {f"layers.0.self_attn.{name}_proj": matrix for name, matrix in attention.items()}
-    tensors |= {f"layers.0.mlp.{PROJECTED[name]}": matrix for name, matrix in mlp.items()}
+    tensors = _attention("layers.0", attention) | _mlp("layers.0.mlp", mlp)
     norms = ("layers.0.input_layernorm", "layers.0.post_attention_layernorm", "hidden_norm", "norm")
     tensors |= {norm: zeros(width) + 1 for norm in norms}
     tensors |= {"layers.0.self_attn.q_norm": zeros(HEAD_SIZE) + _sharpness(looks)}
@@ -430,6 +465,7 @@ ARCHITECTURES = {
 }
 #: What makes the checkpoint of a head that has one of its own.
 OWN: dict[str, Callable[[Law, int], Checkpoint]] = {
+    "eagle": build_eagle,
     "eagle3": build_eagle3,
     "dflash": build_dflash,
     "dspark": partial(build_dflash, markov=True),

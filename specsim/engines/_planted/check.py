@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -167,13 +168,24 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
             place = planted.checkpoint(which, "hf")
             theirs = _transformers(place, dtype)
             found.append(_compare(law, place.name, "transformers", dtype, theirs, texts))
+    heads = planted.heads if planted.architecture == "llama" else None
+    for format, after in product(planted.formats if heads else (), (0, 1)):
+        which = "target" if heads == "mtp" else "head"
+        target, place = (planted.folder / FORMATS[format].format(one) for one in ("target", which))
+        read, name = READERS[format], f"{place.name}, draft {after + 1}"
+        with rebuilding(place, "plant the folder again"):
+            own = partial(log_probabilities_of_head, heads, read(target), read(place)[1], after)
+            found.append(_compare(planted.target, name, "specsim", "float64", own, texts, after))
     return PlantCheck(str(path), planted.digest, tuple(found), root)
 
 
-def _compare(law: Law, name: str, by: str, dtype: str, computed: Computed, texts: list[Ints]) -> Deviation:
+def _compare(
+    law: Law, name: str, by: str, dtype: str, computed: Computed, texts: list[Ints], after: int = 0
+) -> Deviation:
+    """Of a head, what it drafts `after` other drafts, which are tokens of the text."""
     largest, never, count = 0.0, -np.inf, 0
     for text in texts:
-        first = max(1, law.start)
+        first = max(1, law.start) + after
         places = np.unique(np.linspace(first, len(text) - 1, PLACES).astype(np.int64))
         expected = law.log_rows(law.contexts(text, first)[places - first])
         logs, comes = computed(text, places), expected > -np.inf
@@ -203,34 +215,86 @@ def _transformers(folder: Path, dtype: str) -> Computed:
 #: Columns of the vocabulary whose logits are computed at a time.
 BLOCK = 8192
 
+Config = Mapping[str, Any]
+Tensors = Mapping[str, NDArray[Any]]
 
-def log_probabilities(
-    config: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], text: Ints, places: Ints
-) -> Floats:
+
+def log_probabilities(config: Config, tensors: Tensors, text: Ints, places: Ints) -> Floats:
     """log p [n, V] of the token at each of `places` of a text [T], given what comes before it."""
-    stream = tensors["model.embed_tokens.weight"][text].astype(np.float64)
+    return _logs(tensors["lm_head.weight"], _streams(_Pass(config, tensors), text)[-1][places - 1])
 
-    def project(name: str, values: Floats) -> Floats:
-        return values @ tensors[f"{name}.weight"].T.astype(np.float64)
 
-    def norm(name: str, values: Floats) -> Floats:
-        square = (values**2).mean(axis=1, keepdims=True) + config["rms_norm_eps"]
-        return values / np.sqrt(square) * tensors[f"{name}.weight"]
+def log_probabilities_of_head(
+    heads: str | None, target: tuple[Config, Tensors], head: Tensors, after: int, text: Ints, places: Ints
+) -> Floats:
+    """The same of a Llama's head, of what it drafts after as many drafts of its step, which the text has."""
+    (config, tensors), own = target, _Pass(target[0], head)
+    streams, output = _streams(_Pass(config, tensors), text), tensors["lm_head.weight"].copy()
+    hidden = streams[-1]
+    if heads == "eagle3":
+        hidden = own.project("fc", *streams[:3])
+        output[np.arange(len(head["d2t"])) + head["d2t"]] = head["lm_head.weight"]
+    for step in range(after + 1):
+        hidden, last = _drafted(heads, own, streams[0][step + 1 :], hidden[:-1])
+    return _logs(output, last[places - after - 2])
 
-    for layer in (f"model.layers.{i}" for i in range(config["num_hidden_layers"])):
-        normed = norm(f"{layer}.input_layernorm", stream)
-        queries, keys, values = (project(f"{layer}.self_attn.{name}_proj", normed) for name in "qkv")
-        stream = stream + project(f"{layer}.self_attn.o_proj", _attend(config, queries, keys, values))
-        normed = norm(f"{layer}.post_attention_layernorm", stream)
-        gate, up = (project(f"{layer}.mlp.{name}_proj", normed) for name in ("gate", "up"))
-        stream = stream + project(f"{layer}.mlp.down_proj", gate * (1 + np.tanh(gate / 2)) / 2 * up)
-    last = norm("model.norm", stream)[places - 1]
-    head = tensors["lm_head.weight"]
-    blocks = [last @ head[i : i + BLOCK].T.astype(np.float64) for i in range(0, len(head), BLOCK)]
+
+def _drafted(heads: str | None, own: "_Pass", token: Floats, hidden: Floats) -> tuple[Floats, Floats]:
+    """A head's hidden state, and what its output layer reads, given a token and the hidden state before."""
+    if heads == "eagle3":
+        read = own.norm("midlayer.input_layernorm", token), own.norm("midlayer.hidden_norm", hidden)
+        stream = own.layer("midlayer", hidden, np.concatenate(read, axis=1))
+        return stream, own.norm("norm", stream)
+    if heads == "eagle":
+        stream = own.project("fc", token, hidden)
+        stream = own.layer("layers.0", stream, stream)
+    else:
+        where = "model.mtp_layers.0"
+        read = own.norm(f"{where}.hidden_layernorm", hidden), own.norm(f"{where}.token_layernorm", token)
+        stream = own.layer(where, own.project(f"{where}.input_proj", *read))
+        stream = own.norm(f"{where}.final_layernorm", stream)
+    return stream, stream
+
+
+def _streams(own: "_Pass", text: Ints) -> list[Floats]:
+    """What each layer of a target begins from, and what follows the last norm."""
+    found = [own.tensors["model.embed_tokens.weight"][text].astype(np.float64)]
+    for layer in (f"model.layers.{i}" for i in range(own.config["num_hidden_layers"])):
+        found.append(own.layer(layer, found[-1]))
+    return [*found, own.norm("model.norm", found[-1])]
+
+
+def _logs(output: NDArray[Any], last: Floats) -> Floats:
+    blocks = [last @ output[i : i + BLOCK].T.astype(np.float64) for i in range(0, len(output), BLOCK)]
     return log_softmax(np.concatenate(blocks, axis=1))
 
 
-def _attend(config: Mapping[str, Any], queries: Floats, keys: Floats, values: Floats) -> Floats:
+@dataclass(frozen=True)
+class _Pass:
+    """Weights, and what they do to values [T, width]."""
+
+    config: Config
+    tensors: Tensors
+
+    def project(self, name: str, *values: Floats) -> Floats:
+        return np.concatenate(values, axis=1) @ self.tensors[f"{name}.weight"].T.astype(np.float64)
+
+    def norm(self, name: str, values: Floats) -> Floats:
+        square = (values**2).mean(axis=1, keepdims=True) + self.config["rms_norm_eps"]
+        return values / np.sqrt(square) * self.tensors[f"{name}.weight"]
+
+    def layer(self, name: str, stream: Floats, read: Floats | None = None) -> Floats:
+        """A layer, whose attention is given what is `read`, if not the stream after a norm."""
+        read = self.norm(f"{name}.input_layernorm", stream) if read is None else read
+        queries, keys, values = (self.project(f"{name}.self_attn.{part}_proj", read) for part in "qkv")
+        attended = _attend(self.config, queries, keys, values)
+        stream = stream + self.project(f"{name}.self_attn.o_proj", attended)
+        normed = self.norm(f"{name}.post_attention_layernorm", stream)
+        gate, up = (self.project(f"{name}.mlp.{part}_proj", normed) for part in ("gate", "up"))
+        return stream + self.project(f"{name}.mlp.down_proj", gate * (1 + np.tanh(gate / 2)) / 2 * up)
+
+
+def _attend(config: Config, queries: Floats, keys: Floats, values: Floats) -> Floats:
     """Causal attention, head by head."""
     size = config["head_dim"]
     future = np.triu(np.ones((len(queries), len(queries)), dtype=bool), 1)

@@ -1,7 +1,7 @@
 """Checkpoints on disk: in the format of Hugging Face transformers, and as GGUF files of llama.cpp."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -75,23 +75,18 @@ def _tokenizer(spelling: Spelling, eos: int) -> dict[str, Any]:
 PLANES = HEAD_SIZE // 2
 
 
-Way = tuple[Callable[[Tensor], Sequence[Tensor]], Callable[[Sequence[Tensor]], Tensor]]
-#: How llama.cpp stores a tensor of transformers: the way there, in parts, and the way back.
+Way = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
+#: How llama.cpp stores a tensor of transformers: the way there, and the way back.
 WAYS: dict[str, Way] = {
-    "unchanged": (lambda tensor: [tensor], lambda parts: parts[0]),
-    "one more": (lambda tensor: [tensor + 1], lambda parts: parts[0] - 1),
-    "turned": (lambda tensor: [interleaved(tensor)], lambda parts: interleaved(parts[0], PLANES)),
-    "convolution": (lambda tensor: [tensor[:, 0]], lambda parts: parts[0][:, None]),
-    "column": (lambda tensor: [tensor[:, None]], lambda parts: parts[0][:, 0]),
-    "row": (lambda tensor: [tensor[None]], lambda parts: parts[0][0]),
-    "decay": (lambda tensor: [-np.exp(tensor)], lambda parts: np.log(-parts[0])),
-    "decay column": (lambda tensor: [-np.exp(tensor)[:, None]], lambda parts: np.log(-parts[0][:, 0])),
-    "three quarters": (lambda tensor: np.split(tensor, [len(tensor) // 4 * 3]), np.concatenate),
-    "halves": (lambda tensor: np.split(tensor, 2), np.concatenate),
-    "sums": (
-        lambda steps: [steps + np.arange(len(steps))],
-        lambda parts: parts[0] - np.arange(len(parts[0])),
-    ),
+    "unchanged": (lambda tensor: tensor, lambda tensor: tensor),
+    "one more": (lambda tensor: tensor + 1, lambda tensor: tensor - 1),
+    "turned": (lambda tensor: interleaved(tensor), lambda tensor: interleaved(tensor, PLANES)),
+    "convolution": (lambda tensor: tensor[:, 0], lambda tensor: tensor[:, None]),
+    "column": (lambda tensor: tensor[:, None], lambda tensor: tensor[:, 0]),
+    "row": (lambda tensor: tensor[None], lambda tensor: tensor[0]),
+    "decay": (lambda tensor: -np.exp(tensor), lambda tensor: np.log(-tensor)),
+    "decay column": (lambda tensor: -np.exp(tensor)[:, None], lambda tensor: np.log(-tensor[:, 0])),
+    "sums": (lambda steps: steps + np.arange(len(steps)), lambda sums: sums - np.arange(len(sums))),
 }
 #: The names of tensors by architecture of llama.cpp, and these by the architectures of planted checkpoints.
 TENSORS = read_table("gguf")
@@ -99,17 +94,17 @@ GGUF: dict[str, str] = TENSORS.pop("architectures")
 METADATA: dict[str, dict[str, Any]] = TENSORS.pop("metadata")
 
 
-def _stored(kind: str, layers: int) -> Iterator[tuple[str, list[str], Way]]:
-    """The tensors of a checkpoint, a head as one layer more: transformers' name, and llama.cpp's parts."""
+def _stored(kind: str, layers: int) -> Iterator[tuple[str, str, Way]]:
+    """The tensors of a checkpoint, a head as one layer more: their names in transformers and llama.cpp."""
     where = "backbone" if kind == "mamba2" else "model"
     of_layers = [f"{where}.layers.{i}." for i in range(layers)]
     for name, given in TENSORS[kind].items():
-        way, *parts = given if isinstance(given, list) else ("unchanged", given)
+        way, stored = given if isinstance(given, list) else ("unchanged", given)
         if kind in HEADS or name.startswith(("model.", "backbone.", "lm_head.")):
-            yield name, parts, WAYS[way]
+            yield name, stored, WAYS[way]
             continue
         for i, layer in enumerate([*of_layers, "" if name.startswith("mtp.") else "mtp.layers.0."]):
-            yield layer + name, [f"blk.{i}.{part}" for part in parts], WAYS[way]
+            yield layer + name, f"blk.{i}.{stored}", WAYS[way]
 
 
 def check_installed() -> None:
@@ -137,10 +132,9 @@ def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
         writer.add_token_types([types[text == END] for text in texts])
         for name, eos in _special_ids(texts.index(END)).items():
             getattr(writer, f"add_{name}")(eos)
-        for name, parts, (there, _) in _stored(kind, config["num_hidden_layers"]):
+        for name, stored, (there, _) in _stored(kind, config["num_hidden_layers"]):
             if name in tensors:
-                for part, tensor in zip(parts, there(tensors[name]), strict=True):
-                    writer.add_tensor(part, np.ascontiguousarray(tensor))
+                writer.add_tensor(stored, np.ascontiguousarray(there(tensors[name])))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -156,7 +150,7 @@ def _metadata(checkpoint: Checkpoint, kind: str) -> dict[str, Any]:
     called = {"temperature": "temp", "repetition_penalty": "penalty_repeat"}
     found |= {f"sampling_{called.get(name, name)}": value for name, value in checkpoint.defaults.items()}
     layers, heads = config["num_hidden_layers"], config["num_attention_heads"]
-    if of_heads := config.get("num_nextn_predict_layers", 0):
+    if of_heads := config.get("mtp_num_hidden_layers", 0):
         found["nextn_predict_layers"] = of_heads
     short = config.get("layer_types", [""])[0] == "conv"  # without keys there
     return found | {"block_count": layers + of_heads, "head_count_kv": [0, heads] if short else heads}
@@ -179,12 +173,8 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         layers -= of_heads.contents()
     config["num_hidden_layers"] = layers
     data = {tensor.name: tensor.data for tensor in reader.tensors}
-    tensors = {
-        name: back([data[part] for part in parts])
-        for name, parts, (_, back) in _stored(kind, layers)
-        if parts[0] in data
-    }
-    return config, _apart(tensors)
+    names = [one for one in _stored(kind, layers) if one[1] in data]
+    return config, _apart({name: back(data[stored]) for name, stored, (_, back) in names})
 
 
 def _stacked(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

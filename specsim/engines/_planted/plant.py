@@ -72,16 +72,16 @@ def plant(
         Maximum sequence length.
     formats : sequence of {"hf", "gguf"}, optional
         Hugging Face transformers, the default, and llama.cpp, which needs the package gguf, the default with
-        `heads`.
+        `heads` that it has.
     architecture : {"llama", "sliding-window", "moe", "short-conv", "gated-delta", "mamba2", "hybrid"}
         Of the checkpoints. In a window, the last token that is read is the oldest one. The newest token
         chooses one of 4 experts, each with a distribution. A state remembers, however long ago it was, what
         followed the last token like the newest one, or in mamba2 the last word with an even number.
-    heads : {"mtp", "eagle3", "dflash", "dspark"}, optional
+    heads : {"mtp", "eagle", "eagle3", "dflash", "dspark"}, optional
         Give the target a head, which drafts from its hidden states, in place of the draft. That of
         multi-token prediction (mtp) is in the target, and the others have checkpoints of their own. The
-        architecture is gated-delta, or for eagle3 llama, which then has two layers and reads 2 tokens or
-        more.
+        architecture is gated-delta, but for eagle; or for mtp, eagle and eagle3 llama, which then reads 2
+        tokens or more.
     generation_config : mapping, optional
         Of temperature, top_k, top_p and repetition_penalty, values that the checkpoints have in their own
         configuration: some engines take them where a request has none.
@@ -139,13 +139,16 @@ def plant(
         raise ValueError("openers: 1 has no other to differ from; give 0, or at least 2")
     context = check_count("context", context)
     check_between("overlap", overlap, 0, 1, "Σ min(p, q)")
-    chosen = list(dict.fromkeys(["gguf" if heads else "hf"] if formats is None else formats))
+    usual_format = HEADS[heads][architecture] if heads else "hf"
+    chosen = list(dict.fromkeys([usual_format] if formats is None else formats))
     for format in chosen:
         check_choice("format", format, folder.FORMATS)
     if not chosen:
         raise ValueError(f"format: the list is empty; choose from {', '.join(folder.FORMATS)}")
     if "gguf" in chosen:
         check_choice("format gguf: architecture", architecture, GGUF)
+        if heads and usual_format == "hf":
+            raise ValueError(f"format: gguf has no head {heads} of {architecture}; give hf")
         check_installed()
     defaults: dict[str, Any] = dict(generation_config or {})
     Sampling(defaults=tuple(defaults.items()), **defaults)  # raises for other names and values

@@ -21,13 +21,12 @@ from specsim.engines._audit.counters import (
     usable,
 )
 from specsim.engines._clients.opening import open_engine
+from specsim.engines._planted.architectures import HEADS
 from specsim.engines._planted.law import BLOCKS
 from specsim.engines._planted.requests import Request
 from specsim.engines._server.decoding import Decoder
 from specsim.engines._server.http import METRICS, Handler, Server
 from specsim.theory import expected_tokens
-
-TOKENS = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +70,7 @@ def test_the_steps_of_a_text_are_enumerated():
     ],
 )
 def test_the_standard_rule_accepts_what_is_expected(sampling, gamma, pair):
-    found = audit_engine("specsim", pair, tokens=TOKENS, sampling=sampling, gamma=gamma, rng=1).efficiency
+    found = audit_engine("specsim", pair, tokens=20_000, sampling=sampling, gamma=gamma, rng=1).efficiency
     assert found.gamma == gamma
     assert found.expected_share == pytest.approx(found.accepted_share, abs=0.012)
 
@@ -154,9 +153,8 @@ def test_what_no_run_can_have():
     uncounted = texts(*[(160, 24, None)] * 3, tokens=64)  # 40 steps of 4
     assert impossible(uncounted, 4.0) is None
     assert impossible(texts(*[(160, 34, None)] * 3, tokens=64), 4.0)
-    assert (
-        impossible(texts(*[(200, 24, 40)] * 3, tokens=64), 4.0) is None
-    )  # the root of a tree is counted too
+    rooted = texts(*[(200, 24, 40)] * 3, tokens=64)  # the root of a tree is counted too
+    assert impossible(rooted, 4.0) is None
 
 
 COUNTED = {"drafted": 160, "accepted": 24, "steps": 40}
@@ -200,12 +198,11 @@ def test_a_right_server_is_not_accused_for_its_other_requests(gained, told, pair
     assert found.efficiency.gamma == pytest.approx(4.0, abs=0.5)  # from the counters of the requests
 
 
-@pytest.fixture(scope="module", params=["mtp", "eagle3", "dflash", "dspark"])
+@pytest.fixture(scope="module", params=[(head, one) for head, made_as in HEADS.items() for one in made_as])
 def planted(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("planted") / "pair"
-    of_llama = {"order": 3, "vocab_size": 9}
-    made_as = of_llama if request.param == "eagle3" else {"architecture": "gated-delta"}
-    return plant(folder, heads=request.param, formats=("hf",), context=128, rng=1, **made_as)
+    folder, (heads, made_as) = tmp_path_factory.mktemp("planted") / "pair", request.param
+    sizes = {"order": 3, "vocab_size": 9} if made_as == "llama" else {}
+    return plant(folder, heads=heads, architecture=made_as, formats=("hf",), context=128, rng=1, **sizes)
 
 
 @pytest.mark.parametrize(("stale", "late"), [(0, 0), (1, 0), (0, 1)])
@@ -220,9 +217,8 @@ def test_a_draft_is_the_likeliest_token_after_the_newest_one_and_what_the_hidden
     found, block = accepted_at(planted.heads, law, text, 3, stale, late), planted.heads in BLOCKS
     for place in range(4, 90):
         seen = [*text[:place].tolist()]
-        read = (
-            place - 2 - stale
-        )  # what followed the last token like the one there, if any; or the last tokens
+        read = place - 2 - stale
+        # what followed the last token like the one there, if any; or the last tokens
         word = next((seen[i + 1] for i in range(read - 1, -1, -1) if seen[i] == seen[read]), 12)
         hidden, drafts = [word] if law.memory else [seen[read], seen[read - 1]], []
         for i in range(3):
@@ -255,15 +251,13 @@ def test_the_counts_of_a_text(accepted, counts):
 
 def test_what_a_head_needs(planted, tmp_path):
     for options, message in [
-        ({}, "heads mtp: architecture: 'llama' is unknown; give one of gated-delta"),
+        ({"heads": "dflash"}, "heads dflash: architecture: 'llama' is unknown; give one of gated-delta"),
+        ({"formats": ["hf", "gguf"]}, "format: gguf has no head mtp of llama; give hf"),
         ({"architecture": "gated-delta", "vocab_size": 8}, "vocab_size: 8 is not at least 9"),
         ({"architecture": "gated-delta", "vocab_size": 32}, "vocab_size: 32 is not at most 31"),
         ({"heads": "eagle3", "order": 1}, "(1,) leave out one of the last tokens, and heads read 2"),
         ({"heads": "eagle3", "offsets": (1, 3)}, "(1, 3) leave out one of the last tokens"),
-        (
-            {"heads": "eagle3", "order": 3},
-            "heads: eagle3 needs a table of at most 1024 contexts; give a smaller",
-        ),
+        ({"heads": "eagle3", "order": 3}, "heads: eagle3 needs a table of at most 1024 contexts; give a"),
     ]:
         with pytest.raises(ValueError, match=re.escape(message)):
             plant(tmp_path / "new", **{"heads": "mtp"} | options)

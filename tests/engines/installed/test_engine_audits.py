@@ -18,6 +18,12 @@ TOKENS = 20_000
 GRAMMAR = (((0, 0), (1, 1), (3, 0)), ((0, 0), (1, 2)), ((3, 0), (1, 3)), ((8, 3),))
 
 
+@pytest.fixture
+def llama_cpp():
+    pytest.importorskip("gguf")
+    return pytest.importorskip("xllamacpp")
+
+
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     pytest.importorskip("gguf")
@@ -78,10 +84,9 @@ def test_openvino(planted):
     assert found.diagnosis[0].name == "wrong_token_in_cache"
 
 
-def test_llama_cpp(planted):
+def test_llama_cpp(llama_cpp, planted):
     """Its texts follow the law. With a draft its log-probabilities are 0, ggml-org/llama.cpp#27972, until
     that is repaired."""
-    pytest.importorskip("xllamacpp")
     plain = audit_engine("llama.cpp", planted, tokens=TOKENS, speculative=False, rng=1)
     assert (plain.verdict, plain.findings) == ("consistent", ())
     found = audit_engine("llama.cpp", planted, tokens=TOKENS, rng=1)
@@ -96,17 +101,18 @@ def test_llama_cpp(planted):
 
 
 @pytest.mark.parametrize(
-    "made_as",
+    ("engine", "package", "how", "made_as"),
     [
-        {"heads": "mtp", "architecture": "gated-delta"},
-        {"heads": "eagle3", "architecture": "gated-delta"},
-        {"heads": "eagle3", "openers": 2, "vocab_size": 10},
+        ("llama.cpp", "xllamacpp", {"parallel": 1}, {"heads": "mtp", "architecture": "gated-delta"}),
+        ("llama.cpp", "xllamacpp", {"parallel": 1}, {"heads": "eagle3", "architecture": "gated-delta"}),
+        ("llama.cpp", "xllamacpp", {"parallel": 1}, {"heads": "eagle3", "openers": 2, "vocab_size": 10}),
+        ("hf-mtp", "transformers", {"gamma": 3}, {"heads": "mtp", "openers": 2, "vocab_size": 10}),
     ],
 )
-def test_llama_cpps_head_drafts_what_it_must(made_as, tmp_path, monkeypatch):
-    """In one slot; in several its state is sometimes another request's. The control is a head that takes the
-    token from the hidden state, as in a mistake of that name."""
-    pytest.importorskip("xllamacpp")
+def test_a_head_drafts_what_it_must(engine, package, how, made_as, tmp_path, monkeypatch):
+    """In one slot of llama.cpp; in several its state is sometimes another request's. The control is a head
+    that takes the token from the hidden state, as in a mistake of that name."""
+    pytest.importorskip(package)
     pytest.importorskip("gguf")
     right = Layout.joined
 
@@ -118,7 +124,7 @@ def test_llama_cpps_head_drafts_what_it_must(made_as, tmp_path, monkeypatch):
     for name, made in (("right", right), ("wrong", wrong)):
         monkeypatch.setattr(Layout, "joined", made)
         planted = plant(tmp_path / name, rng=1, **made_as)
-        found = audit_engine("llama.cpp", planted, tokens=4_000, parallel=1, rng=1)
+        found = audit_engine(engine, planted, tokens=1_000 if "hf" in engine else 4_000, rng=1, **how)
         assert not any(test.rejected for test in found.tests)
         counted = [one for one in found.findings if one.kind == "counters"]
         assert bool(counted) == (name == "wrong")
@@ -126,10 +132,8 @@ def test_llama_cpps_head_drafts_what_it_must(made_as, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("heads", ["dflash", "dspark"])
-def test_a_block_of_llama_cpp_is_what_it_must_be(heads, tmp_path, monkeypatch):
+def test_a_block_of_llama_cpp_is_what_it_must_be(heads, llama_cpp, tmp_path, monkeypatch):
     """The control looks at the hidden state of the position before."""
-    pytest.importorskip("xllamacpp")
-    pytest.importorskip("gguf")
     for name, behind in (("right", 0), ("wrong", 1)):
         look = partial(lambda further, back, context: look_back(back + further, context), behind)
         monkeypatch.setattr(architectures, "look_back", look)
@@ -139,10 +143,8 @@ def test_a_block_of_llama_cpp_is_what_it_must_be(heads, tmp_path, monkeypatch):
         assert any(one.kind == "counters" for one in found.findings) == (name == "wrong")
 
 
-def test_later_drafts_of_eagle3_are_from_its_own_hidden_state(tmp_path, monkeypatch):
+def test_later_drafts_of_eagle3_are_from_its_own_hidden_state(llama_cpp, tmp_path, monkeypatch):
     """The control is a head whose own hidden state has another token than it was given."""
-    pytest.importorskip("xllamacpp")
-    pytest.importorskip("gguf")
     right = Layout.gates
 
     def wrong(layout, expert=None):
@@ -157,10 +159,8 @@ def test_later_drafts_of_eagle3_are_from_its_own_hidden_state(tmp_path, monkeypa
         assert any(one.kind == "counters" for one in found.findings) == (name == "wrong")
 
 
-def test_eagle3_of_llama_cpp_in_several_slots(tmp_path):
+def test_eagle3_of_llama_cpp_in_several_slots(llama_cpp, tmp_path):
     """What is drafted for one slot is drafted for all, until that is repaired; texts are right."""
-    pytest.importorskip("xllamacpp")
-    pytest.importorskip("gguf")
     planted = plant(tmp_path / "pair", heads="eagle3", rng=1)
     found = audit_engine("llama.cpp", planted, tokens=4_000, parallel=4, rng=1)
     assert not any(test.rejected for test in found.tests)
@@ -169,9 +169,8 @@ def test_eagle3_of_llama_cpp_in_several_slots(tmp_path):
     assert found.efficiency.accepted_share < 0.15  # in one slot it is 0.21
 
 
-def test_what_penalties_of_llama_cpp_and_transformers_count(planted):
+def test_what_penalties_of_llama_cpp_and_transformers_count(llama_cpp, planted):
     """The first counts the prompt in all penalties, the second has that of repetition alone."""
-    pytest.importorskip("xllamacpp")
     pytest.importorskip("transformers")
     some = {"repetition_penalty": 1.5, "logit_bias": ((0, -100.0), (1, 1.0)), "temperature": 1.5}
     more = some | {"frequency_penalty": 0.7, "presence_penalty": 0.3, "penalty_last_n": 9}
@@ -229,10 +228,9 @@ def test_the_checkpoints_values_are_taken_for_what_requests_leave_out(name, pack
 @pytest.mark.parametrize(
     "asked", [{"typical_p": 0.5, "top_k": 9}, {"top_p": 0.6, "bad_words": ((0, 0), (1, 2), (3,))}]
 )
-def test_llama_cpp_loses_the_law_where_a_token_cannot_come(planted, asked):
+def test_llama_cpp_loses_the_law_where_a_token_cannot_come(llama_cpp, planted, asked):
     """A probability of exactly 0 makes the entropy of typical sampling NaN. A token is drawn without the
     grammar first, and only if that forbids it drawn again, with the grammar before the truncation."""
-    pytest.importorskip("xllamacpp")
     sampling = Sampling(**asked, logprobs=None)
     found = audit_engine("llama.cpp", planted, speculative=False, sampling=sampling, tokens=1_000, rng=1)
     if not found.findings:
@@ -251,9 +249,7 @@ def test_mlx_lm_with_a_draft_does_not_penalise_the_prompt(planted):
     assert {one.kind for one in found.findings} <= {"deviation", "log-probabilities"}
 
 
-def test_llama_cpps_zeros_are_shown_by_the_program_on_the_page(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("xllamacpp")
-    pytest.importorskip("gguf")
+def test_llama_cpps_zeros_are_shown_by_the_program_on_the_page(llama_cpp, tmp_path, monkeypatch, capsys):
     program = tmp_path / "program.py"
     program.write_text(REPRODUCTIONS["llama.cpp: log-probabilities"].program, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

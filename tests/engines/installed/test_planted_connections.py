@@ -1,5 +1,7 @@
 """Real engines with planted checkpoints: what their connections give has the planted law."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
@@ -13,12 +15,11 @@ from specsim.engines._planted.requests import Completion, Failure, Request, Samp
 
 PACKAGES = {
     "hf": "transformers", "hf-lookup": "transformers", "hf-early-exit": "transformers",
-    "hf-mtp": "transformers", "llama.cpp": "xllamacpp", "llama.cpp-ngram": "xllamacpp", "mlx-lm": "mlx_lm",
+    "llama.cpp": "xllamacpp", "llama.cpp-ngram": "xllamacpp", "mlx-lm": "mlx_lm", "openvino": "openvino_genai",
     "onnxruntime": "onnxruntime_genai", "onnxruntime-ngram": "onnxruntime_genai",
-    "openvino": "openvino_genai",
 }  # fmt: skip
 #: Engines whose plain decoding is that of another one.
-VARIANTS = ("hf-lookup", "hf-mtp", "llama.cpp-ngram", "onnxruntime-ngram")
+VARIANTS = ("hf-lookup", "llama.cpp-ngram", "onnxruntime-ngram")
 #: Engines draw their own numbers: of a hundred right tests one in ten million fails.
 ALARM = -np.log(FALSE_ALARM)
 #: Texts of 24 tokens: with fewer another temperature would at times not be seen.
@@ -31,12 +32,7 @@ OTHER = {"raw": Sampling(temperature=0.7), "cut": Sampling()}
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     """Checkpoints that read the last token and the opener; GGUF only if it can be written."""
-    try:
-        import gguf  # noqa: F401
-
-        formats = ("hf", "gguf")
-    except ImportError:
-        formats = ("hf",)
+    formats = ("hf", "gguf") if find_spec("gguf") else ("hf",)
     folder = tmp_path_factory.mktemp("planted")
     return plant(folder, order=1, vocab_size=4, openers=2, context=256, formats=formats, rng=1)
 
@@ -135,7 +131,7 @@ def test_stop_strings(engine, planted):
         assert {one.kind for one in found if isinstance(one, Failure)} == {"refused"}
         return
     assert any(one.finish == "stop" for one in found)  # none stops with chance 1e-14
-    if engine.name in ("hf-lookup", "hf-mtp"):  # transformers sees a stop string at the end of a step only
+    if engine.name == "hf-lookup":  # transformers sees a stop string at the end of a step only
         return
     for one in found:
         assert 0 not in one.tokens[:-1]

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from refused import refuses
 
+from specsim import plant
 from specsim.engines._planted import weights
 from specsim.engines._planted.architectures import build
-from specsim.engines._planted.check import log_probabilities
+from specsim.engines._planted.check import check, log_probabilities
 from specsim.engines._planted.checkpoints import PLANES, config, interleaved
 from specsim.engines._planted.folder import random_prompts
 from specsim.engines._planted.law import AdditiveLogits, TableLogits, draw_pair
@@ -79,6 +80,17 @@ def test_a_head_that_looks_elsewhere_is_seen(name):
     text = random_prompts(law, 1, CONTEXT, np.random.default_rng(2))[0]
     checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"][:64] = 0
     assert deviation(law, checkpoint.tensors, text)[0] > 0.1
+
+
+@pytest.mark.parametrize("heads", ["mtp", "eagle", "eagle3"])
+def test_a_head_drafts_what_follows_from_its_weights(heads, tmp_path, monkeypatch):
+    """The control reads of the hidden state what is to be read of the token."""
+    right = weights.Layout.joined
+    for joined, within in ((right, True), (lambda layout: right(layout)[::-1], False)):
+        monkeypatch.setattr(weights.Layout, "joined", joined)
+        planted = plant(tmp_path / str(within), heads=heads, formats=["hf"], context=CONTEXT, rng=1)
+        found = [one for one in check(planted.folder, rng=1).deviations if ", draft " in one.checkpoint]
+        assert [one.within for one in found] == [within] * 2
 
 
 @pytest.mark.parametrize(
