@@ -26,9 +26,10 @@ MINUTES = 40
 
 #: The planted pairs, with the options of `specsim plant` and of `plant`.
 PAIRS: dict[str, tuple[str, dict[str, Any]]] = {
-    "order-2": ("--order 2", {"order": 2}),
-    "pages": ("--offsets 1,17 --openers 4", {"offsets": (1, 17), "openers": 4}),
+    "order-2": ("--order 2 --format hf,gguf", {"order": 2}),
+    "pages": ("--offsets 1,17 --openers 4 --format hf,gguf", {"offsets": (1, 17), "openers": 4}),
     "head": ("--architecture gated-delta --heads mtp", {"architecture": "gated-delta", "heads": "mtp"}),
+    "llama-head": ("--heads mtp", {"heads": "mtp"}),
 }
 
 
@@ -160,9 +161,7 @@ def _found(row: Row) -> list[tuple[str, str]]:
 
 def _commands(rows: Sequence[Row]) -> Iterator[str]:
     yield "## Commands"
-    plants = (
-        f"specsim plant {pair} {options} --format hf,gguf --seed 1" for pair, (options, _) in PAIRS.items()
-    )
+    plants = (f"specsim plant {pair} {options} --seed 1" for pair, (options, _) in PAIRS.items())
     yield "The pairs:\n\n" + _indented(plants)
     yield "Engines in the process of the audit:\n\n" + _indented(
         row["command"] for row in rows if not row["serve"]

@@ -53,5 +53,5 @@ def test_a_server_that_does_not_start(tmp_path):
 
 def test_pairs_are_those_of_their_commands(tmp_path):
     for name, (_, options) in engines.PAIRS.items():
-        read = options.get("offsets", (1,) if "heads" in options else (1, 2))
+        read = options.get("offsets", (1,) if "architecture" in options else (1, 2))
         assert plant(tmp_path / name, formats=("hf",), rng=1, **options).target.offsets == read
