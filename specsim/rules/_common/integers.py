@@ -158,12 +158,8 @@ def count_steps(tables, key, first, steps, gamma, emitted):
     one before."""
     rows = emitted.shape[0] - 1
     for done in range(0, steps, BATCH):
-        # as `draw_steps`, of which a call would have all of it compiled once more
-        size = min(BATCH, steps - done)
-        words = np.empty((4 * ((2 * gamma + 4) // 4), size), np.uint32)
-        out = np.empty((gamma + 1, size), np.int32)
-        fill_words(key[0], key[1], STEP, first + done, words)
-        take_steps(tables, key, first + done, words, out)
+        out = np.empty((gamma + 1, min(BATCH, steps - done)), np.int32)
+        draw_steps(tables, key, first + done, out)
         for i in range(gamma + 1):
             row = out[i]
             for s in range(0, row.size - 7, 8):
