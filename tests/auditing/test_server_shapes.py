@@ -47,11 +47,11 @@ def test_a_verifier_of_fewer_ids_rows_and_drafted_tokens_gets_smaller_calls():
 
 def test_rows_of_a_softmax_sum_to_one_to_rounding_and_each_other_dtype_has_the_shapes_of_a_server():
     for dtype in ("float64", "float32"):
-        case = replace(CASES[SERVER], dtype=dtype)
-        place = SERVER_KINDS.index("softmax")
+        case, place = replace(CASES[SERVER], dtype=dtype), SERVER_KINDS.index("softmax")
         rows = np.array([case.bank(32_000).p[place], case.bank(32_000).q[place]])
         assert np.array_equal(rows, rows.astype(dtype).astype(np.float64))
-        assert 0.0 < np.abs(rows.sum(axis=1) - 1.0).max() < 1e-5
+        least, most = (1e-9, 1e-5) if dtype == "float32" else (0.0, 1e-13)  # float64 may hit 1 by chance
+        assert least <= np.abs(rows.sum(axis=1) - 1.0).max() < most
     cases = {case.name: case for case in shape_cases(Declared(dtypes=("float32", "float16", "bfloat16")))}
     assert cases[SERVER].dtype == "float32"
     for dtype in ("float16", "bfloat16"):
