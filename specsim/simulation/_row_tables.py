@@ -3,6 +3,7 @@
 from threading import Lock
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Ints, TokenArray
@@ -11,6 +12,7 @@ from specsim.models._base import shared_contexts
 from specsim.models._ngram import slot_of
 from specsim.rules import Rule
 from specsim.rules._common.positions import RowTables, sum_rows, sums_size
+from specsim.simulation._rows import PathRows
 
 #: The largest vocabulary size of tables, and the most memory that they take.
 LARGEST, TABLE_BYTES = 512, 2**28
@@ -76,6 +78,21 @@ class GrowingTables:
         """The same for the contexts of these codes with one token [B] more."""
         codes = self._contexts.codes_after(codes, tokens)
         return codes, self._add(codes)
+
+    def on_path(self, places: Ints, tokens: TokenArray, q_rows: int) -> PathRows:
+        """The rows along tokens[γ+1, B] of steps from `places` on, `q_rows` of q in a step; those that had no
+        room are made again."""
+        (codes, starts), tables = self.starts(places), self.tables
+        contexts = np.zeros_like(tokens)
+        contexts[0] = starts
+        for i in range(len(tokens) - 1):
+            contexts[i + 1] = tables.follow[contexts[i], tokens[i]]
+        lost, texts = (contexts == 0) & (tokens >= 0), self._contexts.tokens(codes)
+        windows = sliding_window_view(np.vstack([texts.T, tokens[:-1]]), texts.shape[1], axis=0)
+        p, q = (rows.model.rows(windows[lost]) for rows in (self._p, self._q))
+        p_of, q_of = tables.p_of[contexts], tables.q_of[contexts]
+        p_of[lost] = q_of[lost] = ~np.arange(len(p))
+        return PathRows(tables.p, tables.q, p, q, p_of, q_of[:q_rows])
 
     def alone(self, codes: Ints) -> RowTables:
         """Tables of the contexts of these codes, numbered from 1 on in this order."""

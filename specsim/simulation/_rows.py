@@ -5,12 +5,13 @@ Random numbers are functions of (key, purpose, step), so the rows do not depend 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._streams import Key, Purpose, uniform, uniforms
+from specsim.core._types import TokenArray
 from specsim.core.distributions import Floats, Ints
 from specsim.models import DynamicTree, LookaheadDecoding, Model, PromptLookup, Tree
 from specsim.models._base import OfTarget, check_pair, move_ahead, shared_contexts, table_of
@@ -46,6 +47,29 @@ class Rows:
         if self.depths is not None:
             np.minimum(accepted, self.depths, out=accepted)
             tokens[np.arange(len(tokens))[:, None] > accepted] = -1
+
+
+class PathRows(NamedTuple):
+    """Rows along the tokens that steps emit: at place i of step s it is p[p_of[i, s]], or where that is
+    negative more_p[~p_of[i, s]]; q likewise, without a row for a bonus of a chain."""
+
+    p: Floats  #: [N, V]
+    q: Floats
+    more_p: Floats
+    more_q: Floats
+    p_of: TokenArray  #: [γ+1, B]
+    q_of: TokenArray
+
+    @classmethod
+    def of(cls, p: Floats, q: Floats) -> "PathRows":
+        """Of rows p [B, γ+1, V] and q [B, m, V]."""
+        size, none = p.shape[2], np.empty((0, p.shape[2]))
+        p_of, q_of = (np.arange(n * m, dtype=np.int32).reshape(n, m).T for n, m, _ in (p.shape, q.shape))
+        return cls(p.reshape(-1, size), q.reshape(-1, size), none, none, p_of.copy(), q_of.copy())
+
+    def mass(self, step: int, place: int, token: int) -> float:
+        row = self.p_of[place, step]
+        return float(self.p[row, token] if row >= 0 else self.more_p[~row, token])
 
 
 class RowReader(Protocol):

@@ -33,12 +33,14 @@ NO_DRAFT = "draft: missing; give one, since only a trace includes it"
 
 @dataclass(frozen=True)
 class Batch:
-    """Steps from `first`: tokens int32 [depth+1, B], padded with -1, accepted int64 [B], `rows` if any."""
+    """Steps from `first`: tokens int32 [depth+1, B], padded with -1, accepted int64 [B]; `rows` if they were
+    made, or those along the tokens alone."""
 
     first: int
     tokens: TokenArray
     accepted: Ints
     rows: _rows.Rows | None = None
+    path: _rows.PathRows | None = None
 
 
 class Batches(Protocol):
@@ -155,9 +157,10 @@ class RowSource:
 class ModelSource(RowSource):
     """The steps of `RowSource`, token by token alike, for chains of two models and a rule that decides by
     token. Tables keep the rows, and nothing is drawn or verified after the end of a step; where they have no
-    room for a context, its position is verified from rows of its own."""
+    room for a context, its position is verified from rows of its own. Batches have rows if `with_rows`."""
 
     rule: Rule = field(kw_only=True)
+    with_rows: bool = False
 
     @cached_property
     def tables(self) -> GrowingTables:
@@ -170,7 +173,8 @@ class ModelSource(RowSource):
             draft = uniforms(key, int(Purpose.DRAFT), start, n, gamma)
             verify = uniforms(key, int(Purpose.VERIFY), start, n, gamma + 1)
             tokens, accepted = np.full((gamma + 1, n), -1, dtype=np.int32), np.empty(n, dtype=np.int64)
-            codes, context = tables.starts(_rows.sample_starts(key, start, n, len(reader.contexts)))
+            starts = _rows.sample_starts(key, start, n, len(reader.contexts))
+            codes, context = tables.starts(starts)
             place = np.zeros(n, dtype=np.int64)
             given = draft, verify, self.rule.array(), tokens, accepted
             going = np.arange(n)
@@ -182,7 +186,8 @@ class ModelSource(RowSource):
                 if lost.size:
                     going = np.append(going, self._stopped_alone(lost, place, context, codes, given))
                     going = going[np.argsort(place[going], kind="stable")]
-            yield Batch(start, tokens, accepted)
+            path = tables.on_path(starts, tokens, gamma + reader.leaf_rows) if self.with_rows else None
+            yield Batch(start, tokens, accepted, path=path)
 
     def _stopped(self, steps: Ints, *given: Any) -> Ints:
         """Those of `steps` that came to contexts that are not in the tables, or not yet known."""
@@ -306,13 +311,13 @@ def pair_of(target: Any, draft: Any) -> Pair:
     return Pair(target, draft, "ngram" if is_bundled else None)
 
 
-def model_source(rule: Rule, reader: _rows.RowReader) -> RowSource:
+def model_source(rule: Rule, reader: _rows.RowReader, with_rows: bool = False) -> RowSource:
     verify = rule_verifier(rule, reader.tree)
     if rule.positions is not None and isinstance(reader, _rows.ModelRows):
         tree = reader.tree
         plain = tree.is_chain and tree.block == 1 and tree.draft_sampling == "sampled"
         if plain and fits(reader.target, reader.draft):
-            return ModelSource(reader, verify, rule=rule)
+            return ModelSource(reader, verify, rule=rule, with_rows=with_rows)
     return RowSource(reader, verify)
 
 

@@ -395,16 +395,16 @@ def test_rows_on_the_path_are_those_after_the_emitted_tokens(parents):
     reader = model_rows(target, draft, tree)
     rows = reader.rows(key_of(1), 0, 300)
     tokens, accepted = rule_verifier(get("traversal"), tree)(rows, key_of(1), 0)
-    p, q = rows_on_path(rows, tokens)
-    assert p.shape == (300, tree.depth + 1, 3)
+    path = rows_on_path(rows, tokens)
+    assert path.p_of.shape == (tree.depth + 1, 300)
     inner = set(parents)
     for s in range(300):
         history = reader.contexts[start_of(key_of(1), s, len(reader.contexts))].tolist()
         alike = {0}
         for i in range(accepted[s] + 1):
-            assert p[s, i].tolist() == target.row(history).tolist()
+            assert path.p[path.p_of[i, s]].tolist() == target.row(history).tolist()
             if alike & inner:
-                assert q[s, i].tolist() == draft.row(history).tolist()
+                assert path.q[path.q_of[i, s]].tolist() == draft.row(history).tolist()
             x = int(tokens[i, s])
             history.append(x)
             alike = {

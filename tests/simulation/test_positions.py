@@ -1,6 +1,7 @@
 """Rows of the positions of a text: simulated as the frozen rows of a trace that has them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ from refused import refuses
 from sent import Sending
 
 import specsim
+from specsim.auditing._cases.battery import Case
+from specsim.auditing._checks.claimed_law import Claim
+from specsim.auditing._checks.counts import AuditTally
 from specsim.core._streams import key_of
 from specsim.core.distributions import dyadic
 from specsim.models import NGramModel, TableModel, Tree, chain
@@ -121,21 +125,32 @@ PAIRS = {
 
 
 def steps_of(source):
-    batches = list(source.batches(KEY, 5, STEPS))
-    return [
-        np.concatenate([getattr(one, name) for one in batches], axis=-1) for name in ("tokens", "accepted")
-    ]
+    """Tokens and lengths of a source, and what an audit counts of both and of the rows along the tokens."""
+    batches, rule = list(source.batches(KEY, 5, STEPS)), specsim.rules.get("standard")
+    tally = AuditTally(
+        Case("", "", source.reader.target, source.reader.draft, source.tree), Claim(rule, source.tree)
+    )
+    counts = tally.zeros()
+    for batch in batches:
+        tally.count(counts, batch, KEY)
+    both = [[getattr(one, name) for one in batches] for name in ("tokens", "accepted")]
+    return [*(np.concatenate(arrays, axis=-1) for arrays in both), *counts.values()]
+
+
+def from_tables(pair, rule="standard", gamma=4):
+    source = make_source(*PAIRS[pair](), rule=rule, gamma=gamma)
+    assert isinstance(source, ModelSource)
+    return replace(source, with_rows=True)
 
 
 def same_as_rows(source):
-    assert isinstance(source, ModelSource)
     expected = steps_of(RowSource(source.reader, source.verify))
     return all(np.array_equal(a, b) for a, b in zip(steps_of(source), expected, strict=True))
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_tables_change_no_token(pair):
-    source = make_source(*PAIRS[pair](), rule="standard", gamma=4)
+    source = from_tables(pair)
     assert same_as_rows(source)
     assert same_as_rows(source), "from tables that are full of what the first time came to"
 
@@ -144,19 +159,19 @@ def test_tables_change_no_token(pair):
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (i > 2)) for i, name in enumerate(WITH_TABLES)]
 )
 def test_every_rule_is_the_same_from_tables(name):
-    assert same_as_rows(make_source(*PAIRS["orders 1 and 1"](), rule=name, gamma=3))
+    assert same_as_rows(from_tables("orders 1 and 1", name, 3))
 
 
 @pytest.mark.parametrize("contexts", [0, 1, 10])
 def test_what_does_not_fit_is_verified_from_rows_of_its_own(monkeypatch, contexts):
     monkeypatch.setattr(_row_tables, "TABLE_BYTES", 36 * 20 * contexts)
-    source = make_source(*PAIRS["orders 1 and 1"](), rule="standard", gamma=4)
+    source = from_tables("orders 1 and 1")
     assert same_as_rows(source)
     assert source.tables.known == contexts + 1
 
 
 def test_a_wrong_table_changes_the_tokens():
-    source = make_source(*PAIRS["orders 1 and 1"](), rule="standard", gamma=4)
+    source = from_tables("orders 1 and 1")
     steps_of(source)
     source.tables.tables.p[:] *= 0.9
     assert not same_as_rows(source)

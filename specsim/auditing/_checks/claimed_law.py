@@ -7,7 +7,7 @@ import numpy as np
 from specsim.core._types import Floats, TokenArray
 from specsim.models import Tree
 from specsim.rules import Rule
-from specsim.simulation._rows import Rows
+from specsim.simulation._rows import PathRows, Rows
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Claim:
         return claimed
 
 
-def rows_on_path(rows: Rows, tokens: TokenArray) -> tuple[Floats, Floats]:
-    """The rows p and q [B, depth+1, V] along the emitted tokens [depth+1, B]; q is 1 without a draft."""
+def rows_on_path(rows: Rows, tokens: TokenArray) -> PathRows:
+    """The rows along the emitted tokens [depth+1, B] of trees; q is 1 without a draft."""
+    found = PathRows.of(rows.p, rows.q)
     if rows.p.shape[1] == len(tokens):  # a chain: the path is the draft
-        return rows.p, rows.q
-    shape = (len(rows.p), len(tokens), rows.p.shape[2])
-    p, q = np.zeros(shape), np.ones(shape)
+        return found
+    p_of, q_of = np.zeros_like(tokens), np.full_like(tokens, -1)
     every = np.arange(len(rows.p))
     alike = np.zeros((len(rows.p), rows.p.shape[1]), dtype=np.int64)  # depth + 1 of the nodes with the prefix
     alike[:, 0], node = 1, np.zeros(len(rows.p), dtype=np.int64)
@@ -61,9 +61,9 @@ def rows_on_path(rows: Rows, tokens: TokenArray) -> tuple[Floats, Floats]:
         # of the nodes with the prefix the first that has children has the rows
         last = np.where(below.any(axis=1), rows.parents[every, below.argmax(axis=1)], node)
         here = np.flatnonzero(emitted >= 0)
-        p[here, depth] = rows.p[here, last[here]]
+        p_of[depth, here] = found.p_of[last[here], here]
         here = here[last[here] < rows.q.shape[1]]
-        q[here, depth] = rows.q[here, last[here]]
+        q_of[depth, here] = found.q_of[last[here], here]
         alike[:, 1:][same] = depth + 2
         node = np.where(same.any(axis=1), same.argmax(axis=1) + 1, -1)
-    return p, q
+    return found._replace(more_q=np.ones((1, rows.vocab_size)), p_of=p_of, q_of=q_of)

@@ -23,6 +23,7 @@ from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._streams import Key, Purpose, fill_uniforms
 from specsim.core._types import Floats, Ints
 from specsim.simulation._counting import EXAMPLES, Example
+from specsim.simulation._rows import PathRows
 from specsim.simulation._sources import Batch, RowVerifier
 
 MAX_PREFIX_CELLS = 512
@@ -84,15 +85,18 @@ class AuditTally:
         emitted = batch.tokens, batch.accepted, (*key, int(Purpose.COUNT), batch.first)
         tables: Any = tuple(tuple(counts[of + name] for name in BY_POSITION) for of in ("", ENDS))
         tables = (table_positions(self.case), *tables, TAIL_EDGES, counts["impossible"], counts["ids"])
-        laws, last, shifts = None, getattr(rows, "last", None), getattr(rows, "shifts", None)
+        laws, last, shifts = batch.path, getattr(rows, "last", None), getattr(rows, "shifts", None)
         last = np.empty((0, 0), dtype=np.int32) if last is None else last
         shifts = np.empty((0, 0), dtype=np.int64) if shifts is None else shifts
         if self.case.is_pair or (self.claim.lossless and last.size):
             count_by_table(*emitted, shifts, last, *self.cdfs, tables, first)
-        elif rows is not None:
-            p, q = rows_on_path(rows, batch.tokens)
-            laws = self.claim.rows(p, q)
-            count_by_rows(*emitted, laws, q, tables, first)
+        else:
+            if rows is not None and self.claim.lossless:
+                laws = rows_on_path(rows, batch.tokens)
+            elif rows is not None:
+                laws = PathRows.of(self.claim.rows(rows.p, rows.q), rows.q)
+            if laws is not None:
+                count_by_rows(*emitted, laws, tables, first)
         if self.claim.rule is None:
             count_dependence(first, counts["neighbours"], counts["calls"])
         if self.reference is not None and rows is not None:
@@ -100,7 +104,9 @@ class AuditTally:
             counts["reference"] += np.bincount(accepted, minlength=self.case.gamma + 1)
 
         def mass(s: int, i: int, token: int) -> float:
-            row = self.cdfs[0][i, last[s, i] if last.size else 0] if laws is None else laws[s, i]
+            if laws is not None:
+                return laws.mass(s, i, token)
+            row = self.cdfs[0][i, last[s, i] if last.size else 0]
             return float(row[(token - (shifts[s, i] if shifts.size else 0)) % len(row)])
 
         return first_impossible(batch, mass) if counts["impossible"].sum() > before else []
@@ -181,9 +187,9 @@ def count_by_table(tokens, accepted, stream, shifts, last, laws, by_ratio, by_p,
 
 
 @kernel
-def count_by_rows(tokens, accepted, stream, p, q, tables, first):  # type: ignore[no-untyped-def]
-    """The same for rows p[B, γ+1, V], q[B, γ, V]; at the bonus tokens are ordered by p alone."""
-    size = p.shape[2]
+def count_by_rows(tokens, accepted, stream, rows, tables, first):  # type: ignore[no-untyped-def]
+    """The same for `PathRows`; at a place without q tokens are ordered by p alone."""
+    size = rows.p.shape[1]
     order, labels, texts = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     images, ends = np.empty((3, BLOCK)), np.empty(tokens.shape[0] + 1, np.int64)
     ratio, some = np.empty(size), np.empty(size)
@@ -195,14 +201,17 @@ def count_by_rows(tokens, accepted, stream, p, q, tables, first):  # type: ignor
         for i in range(tokens.shape[0]):
             for k in range(ends[i], steps):
                 s = begin + order[k]
-                x, row = np.int64(tokens[i, s]), p[s, i]
+                x, a = np.int64(tokens[i, s]), rows.p_of[i, s]
+                row = rows.p[a] if a >= 0 else rows.more_p[~a]
                 inside = v[i, order[k]] * row[x]
                 by_p = _mass_before(row, row, x, some)
                 by_ratio = by_p
-                if i < q.shape[1]:
+                if i < len(rows.q_of):
+                    a = rows.q_of[i, s]
+                    q = rows.q[a] if a >= 0 else rows.more_q[~a]
                     for y in range(size):
                         mass = row[y]
-                        ratio[y] = mass / q[s, i, y] if mass > 0.0 else 0.0
+                        ratio[y] = mass / q[y] if mass > 0.0 else 0.0
                     by_ratio = _mass_before(row, ratio, x, some)
                 labels[k] = x
                 images[0, k], images[1, k], images[2, k] = row[x], by_ratio + inside, by_p + inside

@@ -44,7 +44,7 @@ from specsim.models import Pair, chain
 from specsim.simulation import _counting as counting
 from specsim.simulation._executors import Workers
 from specsim.simulation._rows import model_rows, tile_parents
-from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
+from specsim.simulation._sources import FixedPairSource, RowSource, model_source, rule_verifier
 
 #: Processes of a verifier at most: each has a copy of all that it imports, and what draws and counts for them
 #: keeps few more busy.
@@ -128,6 +128,8 @@ class RuleSubject(_Counted):
             p, q = case.pmfs
             return FixedPairSource(self.rule, p, q, case.tree), tally
         rows = model_rows(case.target, case.draft, case.tree, self.rule.leaf_rows)
+        if tally.claim.lossless:
+            return model_source(self.rule, rows, with_rows=True), tally
         return RowSource(rows, rule_verifier(self.rule, case.tree)), tally
 
 
