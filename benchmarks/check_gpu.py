@@ -22,6 +22,7 @@ import numpy as np
 
 import specsim
 from benchmarks._cuda_parts import speeds_of
+from benchmarks.models import markov_pair
 from specsim import default_pair, rules
 from specsim.core._cuda import SIMULATED, DeviceError, current_device
 from specsim.distributions import synthetic_pair
@@ -107,6 +108,9 @@ def check_pairs(check: Check) -> None:
     check.same(
         "four launches", *synthetic_pair("zipf", 1000, 0.8, rng=0), steps=check.steps(3 * 2**25 + 10), rng=4
     )
+    for name in ("standard", "lenience"):
+        given = {"rule": name, "steps": check.steps(2**24), "rng": 3}
+        check.same(f"{name}, Markov pair, V = 32", *markov_pair(32), **given)
 
 
 def _kernel(name: str) -> Any:

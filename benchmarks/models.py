@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 import specsim
 from benchmarks._report import Report, in_turn
 from specsim import default_pair
+from specsim.core._streams import key_of
 from specsim.distributions import synthetic_pair
 from specsim.models import Model, TableModel
+from specsim.simulation._counting import StepTally, run
+from specsim.simulation._sources import FewContextsSource, ModelSource, make_source, rule_verifier
 
 #: Long enough for the first rows, which are made as steps come to them, to count little.
 STEPS = 2**21
@@ -38,3 +43,18 @@ def measure(report: Report) -> None:
         slow, fast = in_turn(rows, beside)
         rate = f"{STEPS / np.median(slow) / 1e6:.1f} million steps/s; wanted are 5"
         report.add(f"time of a step: {name} / fixed pair, V = 32", 4 * slow / fast, "", rate)
+    in_integers(report, *pairs["Markov pair, V = 32"])
+
+
+def in_integers(report: Report, *pair: Model) -> None:
+    """Tables of entries beside the tables that grow, which larger models have."""
+    few = make_source(*pair, rule="standard", gamma=5)
+    assert isinstance(few, FewContextsSource)
+    growing = ModelSource(few.reader, rule_verifier(few.rule, few.tree), rule=few.rule)
+
+    def counting(source: FewContextsSource | ModelSource) -> Callable[[], object]:
+        tally = StepTally(source.tree.depth, source.vocab_size)
+        return lambda: run(source, tally, key_of(1), 0, STEPS, threads=2)
+
+    slow, fast = in_turn(counting(growing), counting(few))
+    report.add("steps/s: Markov pair, V = 32, in integers / from tables that grow", slow / fast, "≥ 2")

@@ -33,7 +33,15 @@ from specsim.simulation._counting import Partial, StepTally, count_chunks, missi
 from specsim.simulation._cuda import gpu_of
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 from specsim.simulation._result import STEPS, Simulation, counts_of
-from specsim.simulation._sources import FixedPairSource, RowSource, make_source, models_of, pair_of
+from specsim.simulation._rows import start_of
+from specsim.simulation._sources import (
+    FewContextsSource,
+    FixedPairSource,
+    RowSource,
+    make_source,
+    models_of,
+    pair_of,
+)
 from specsim.traces._reader import Trace
 
 
@@ -88,9 +96,9 @@ def simulate(
         (i, n) with 0 ≤ i < n: count part i of n alone; `specsim.merge` adds the checkpoints.
     device : str, optional
         The CPU by default; "cuda" takes the first NVIDIA GPU of `CUDA_VISIBLE_DEVICES`, with the counts of
-        the CPU. It draws the steps of two pmfs [V] for the token-wise rules and block verification; of rows
-        it verifies those that the CPU makes, for all rules without logarithms, exponentials, powers or
-        sorting.
+        the CPU. It draws the steps of two pmfs [V], and of small models, for the token-wise rules and block
+        verification; of rows it verifies those that the CPU makes, for all rules without logarithms,
+        exponentials, powers or sorting.
     progress : bool or callable, optional
         A bar in terminals and notebooks by default, True anywhere, False nowhere; a function is called as
         progress(steps done, steps in all).
@@ -305,7 +313,7 @@ def replay(
     tokens, accepted = np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
     with interpreted():
         if isinstance(source, FixedPairSource):
-            start, nodes, v = "", *_pair_step(source, key, step, u, tokens, accepted)
+            start, nodes, v = _pair_step(source, key, step, u, tokens, accepted)
         else:
             start, nodes, v = _row_step(source, chosen, key, step, u, tokens, accepted)
     emitted = tuple(int(token) for token in tokens[:, 0] if token >= 0)
@@ -314,24 +322,31 @@ def replay(
 
 def _pair_step(
     source: FixedPairSource, key: Key, step: int, u: Floats, tokens: TokenArray, accepted: Ints
-) -> tuple[tuple[Node, ...], Floats]:
-    """Fill tokens and accepted; return the drafted nodes and the uniforms of verification."""
-    pair, tree, p, q = source.rule.fixed_pair, source.tree, source.p, source.q
+) -> tuple[str, tuple[Node, ...], Floats]:
+    """Fill tokens and accepted; return the start, the drafted nodes and the uniforms of verification."""
+    pair, tree, start, contexts = source.rule.fixed_pair, source.tree, "", [0]
+    p, q = np.atleast_2d(source.p, source.q)
     if pair.count is None:
         v = _column(key, Purpose.VERIFY, step, pair.uniforms(tree))
         pair.kernel(*source.tables, u, v, tokens, accepted)
-        drafted = fixed_pairs.draw_draft(p, q, tree, u[:, 0])
+        drafted = fixed_pairs.draw_draft(p[0], q[0], tree, u[:, 0])
+        contexts *= tree.size + 1
     else:
-        *_, columns, chances = source.tables
+        _, _, columns, chances, follow, *starts = source.tables
+        if isinstance(source, FewContextsSource):
+            start, _ = source.reader.replayed(key, step, u)
+            contexts = [starts[0][start_of(key, step, starts[0].size)]]
         indices, tokens[:] = range(2 * tree.size + 1), -1
         words, rests = ([word(key, purpose, step, i) for i in indices] for purpose in (STEP, REST))
-        take_step(columns, chances, words, rests, tokens[:, 0])
-        numbers = np.array([number(words, rests, i) for i in indices])
-        drafted = [int(drawn(columns[0], drafts)) for drafts in numbers[1::2]]
+        take_step(columns, chances, follow, contexts[0], words, rests, tokens[:, 0])
+        numbers, drafted = np.array([number(words, rests, i) for i in indices]), []
+        for drafts in numbers[1::2]:
+            drafted.append(int(drawn(columns[3 * contexts[-1]], drafts)))
+            contexts.append(follow[contexts[-1], drafted[-1] & follow.shape[1] - 1])
         u = numbers[1::2, None] * 2.0**-BITS
         v = np.append(numbers[2::2], numbers[0])[:, None] * 2.0**-BITS
-    rows = [(p, q)] * (tree.size + 1)
-    return _nodes(tree.parents, drafted, rows, None if tree.draft_sampling == "top" else u[:, 0]), v
+    rows, top = [(p[context], q[context]) for context in contexts], tree.draft_sampling == "top"
+    return start, _nodes(tree.parents, drafted, rows, None if top else u[:, 0]), v
 
 
 def _row_step(

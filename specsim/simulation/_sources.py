@@ -28,6 +28,8 @@ from specsim.traces._reader import Trace
 #: Steps of a fixed pair in a batch: large enough to amortise a call, small enough for the cache. With a power
 #: of two the uniforms of a step, as many numbers apart, would share a few lines of the cache.
 FIXED_PAIR_BATCH = 4104
+#: The most numbers of all rows of p for tables in integers, which are in the second cache then.
+FEW = 2**16
 NO_DRAFT = "draft: missing; give one, since only a trace includes it"
 
 
@@ -71,7 +73,7 @@ class FixedPairSource:
 
     @property
     def vocab_size(self) -> int:
-        return self.p.size
+        return self.p.shape[-1]
 
     @cached_property
     def tables(self) -> tuple[NDArray[np.generic], ...]:
@@ -94,23 +96,64 @@ class FixedPairSource:
                 verify = uniforms(key, int(Purpose.VERIFY), start, n, pair.uniforms(tree))
                 pair.kernel(*self.tables, draft, verify, tokens, accepted)
             else:
-                pair.kernel(self.tables, key, start, tokens)
+                pair.kernel(self.from_starts(key, start, n), key, start, tokens)
                 accepted, last = (tokens[:-1] >= 0).sum(axis=0), tokens[-1]
                 tokens = np.where(np.arange(len(tokens))[:, None] < accepted, tokens, np.int32(-1))
                 tokens[accepted, np.arange(n)] = last
             yield Batch(start, tokens, accepted)
+
+    def from_starts(self, key: Key, first: int, steps: int) -> tuple[NDArray[np.generic], ...]:
+        """The tables of kernels that draw integers, for these steps."""
+        return self.tables
 
     def count(self, key: Key, first: int, steps: int) -> dict[str, NDArray[np.int64]]:
         """The counts of these steps, as `StepTally` has them, of a rule whose kernels count."""
         assert self.rule.fixed_pair.count is not None
         gamma, columns = self.tree.size, self.tables[0].shape[1]
         emitted = np.zeros((8 if columns <= 2**12 else 1, PADDING * gamma + columns), dtype=np.int32)
-        self.rule.fixed_pair.count(self.tables, key, first, steps, gamma, emitted)
+        self.rule.fixed_pair.count(self.from_starts(key, first, steps), key, first, steps, gamma, emitted)
         padding, found = np.split(emitted.sum(axis=0, dtype=np.int64), [PADDING * gamma])
         shorter = padding.reshape(gamma, PADDING).sum(axis=1)[::-1]  # [i]: steps that accept at most i
         tokens = np.zeros((2, 1 + self.vocab_size), dtype=np.int64)
         tokens[0, 0], tokens[0, 1:] = shorter.sum(), found[: self.vocab_size]
         return {"lengths": np.diff(shorter, prepend=0, append=steps), "tokens": tokens}
+
+
+@dataclass(frozen=True)
+class FewContextsSource(FixedPairSource):
+    """Chains of two models that read few contexts: p, q [C, V] are their rows after each, in order."""
+
+    reader: _rows.ModelRows = field(kw_only=True)
+    kind = "models"
+
+    @classmethod
+    def of(cls, rule: Rule, reader: _rows.ModelRows) -> "FewContextsSource":
+        order, vocab_size = reader.contexts.shape[1], reader.vocab_size
+        every = np.indices((vocab_size,) * order).reshape(order, vocab_size**order).T
+        return cls(rule, reader.target.rows(every), reader.draft.rows(every), reader.tree, reader=reader)
+
+    @cached_property
+    def tables(self) -> tuple[NDArray[np.generic], ...]:
+        """Those of all contexts, and the numbers [N] of those that steps begin at."""
+        contexts, vocab_size = self.p.shape
+        pairs = zip(self.p, self.q, strict=True)
+        found = [self.rule.fixed_pair.tables(p, q, self.tree, **self.rule.values) for p, q in pairs]
+        entries, last, columns, chances = (np.concatenate(parts) for parts in [*zip(*found, strict=True)][:4])
+        follow = np.zeros((contexts, columns.shape[1]), dtype=np.int32)
+        follow[:, :vocab_size] = np.arange(contexts * vocab_size).reshape(self.p.shape) % contexts
+        order = self.reader.contexts.shape[1]
+        starts = self.reader.contexts @ vocab_size ** np.arange(order - 1, -1, -1, dtype=np.int32)
+        return entries, last, columns, chances, follow, starts
+
+    def from_starts(self, key: Key, first: int, steps: int) -> tuple[NDArray[np.generic], ...]:
+        *tables, starts = self.tables
+        return *tables, starts[_rows.sample_starts(key, first, steps, starts.size)]
+
+    def alpha_context(self) -> float:
+        return self.reader.alpha_context()
+
+    def acceptance(self) -> None:
+        return None
 
 
 #: Verifies rows: (rows, key, first step) -> (tokens int32 [depth+1, B], accepted int64 [B]).
@@ -292,7 +335,7 @@ def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> _rows.
 
 def models_of(source: FixedPairSource | RowSource) -> tuple[Any, Any]:
     """The target and the draft that a source was made of; pmfs normalised."""
-    rows: Any = source if isinstance(source, FixedPairSource) else source.reader
+    rows: Any = getattr(source, "reader", source)
     if isinstance(rows, FixedPairSource | _rows.PositionRows):
         return rows.p, rows.q
     return (rows.trace, None) if isinstance(rows, _rows.TraceRows) else (rows.target, rows.draft)
@@ -311,12 +354,16 @@ def pair_of(target: Any, draft: Any) -> Pair:
     return Pair(target, draft, "ngram" if is_bundled else None)
 
 
-def model_source(rule: Rule, reader: _rows.RowReader, with_rows: bool = False) -> RowSource:
+def model_source(
+    rule: Rule, reader: _rows.RowReader, with_rows: bool = False
+) -> FewContextsSource | RowSource:
     verify = rule_verifier(rule, reader.tree)
     if rule.positions is not None and isinstance(reader, _rows.ModelRows):
         tree = reader.tree
         plain = tree.is_chain and tree.block == 1 and tree.draft_sampling == "sampled"
         if plain and fits(reader.target, reader.draft):
+            if not with_rows and reader.vocab_size ** (reader.contexts.shape[1] + 1) <= FEW:
+                return FewContextsSource.of(rule, reader)
             return ModelSource(reader, verify, rule=rule, with_rows=with_rows)
     return RowSource(reader, verify)
 

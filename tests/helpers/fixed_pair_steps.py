@@ -27,7 +27,7 @@ def emitted(out):
 
 def awkward_words(rng, tables, gamma, steps):
     """Words, in whole slots, with the ends of their range among them, and such as leave a decision open."""
-    entries, last, _, chances = tables
+    entries, last, _, chances, _ = tables
     words = rng.integers(0, 2**32, (4 * (gamma // 2 + 1), steps))
     ends = rng.choice([0, 0, 1, 2**31, 2**32 - 1], size=words.shape)
     words = np.where(rng.random(words.shape) < 0.4, ends, words)

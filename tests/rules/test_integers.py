@@ -78,7 +78,7 @@ def test_a_step_from_tables_has_the_law_of_the_rule(name):
     """From p and q whose ratios and differences floats have exactly."""
     p, q = np.array([4, 1, 2, 1, 0, 8]) / 16, np.array([2, 2, 4, 4, 4, 0]) / 16
     rule = rules.get(name)
-    _, _, columns, chances = rule.fixed_pair.tables(p, q, chain(2), **rule.values)
+    _, _, columns, chances, _ = rule.fixed_pair.tables(p, q, chain(2), **rule.values)
     draft, *last = ([Fraction(count, ONE) for count in law_of(table)] for table in columns)
     passed = [[Fraction(int(chance), ONE) for chance in row] for row in chances]
     rows = [[Fraction(weight) for weight in row] for row in (p, q)]
@@ -106,7 +106,7 @@ def test_many_steps_at_once_are_the_single_steps_also_where_first_bits_are_equal
         numbers, tokens = numbers_of(words[:, s], FIRST + s), np.empty(gamma + 1, dtype=np.int64)
         with interpreted():
             rests = [number % 2**30 * 4 for number in numbers]
-            n = take_step(tables[2], tables[3], words[:, s], rests, tokens)
+            n = take_step(*tables[2:], 0, words[:, s], rests, tokens)
         assert emitted(out[:, s]) == tokens[: n + 1].tolist()
         assert column_lookup(tables[2][0], numbers[1]) == tokens[0] or n == 0
 
@@ -115,8 +115,8 @@ def test_equal_bits_are_not_decided_by_the_first_ones():
     """With the rests of all columns and chances changed, steps with equal first bits differ, and no others."""
     p, q = synthetic_pair("zipf", 100, 0.7, rng=0)
     tables = rules.get("standard").fixed_pair.tables(p, q, chain(3))
-    entries, last, columns, chances = tables
-    others = entries, last, columns ^ (2**30 - 1), chances ^ (2**46 - 1)
+    entries, last, columns, chances, follow = tables
+    others = entries, last, columns ^ (2**30 - 1), chances ^ (2**46 - 1), follow
     awkward = awkward_words(np.random.default_rng(0), tables, 3, 500)
     usual = np.random.default_rng(0).integers(0, 2**32, awkward.shape).astype(np.uint32)
     for words, fewest, most in ((usual, 0, 2), (awkward, 20, 500)):
@@ -172,10 +172,10 @@ def test_a_table_that_is_off_by_a_hundredth_is_told_by_lengths_and_tokens(full):
     p, q = synthetic_pair("zipf", 32, 0.7, rng=0)
     tables, steps = rules.get("standard").fixed_pair.tables(p, q, chain(5)), 10**7 if full else 10**6
     assert min(p_values(tables, p, q, 5, steps)) > FALSE_ALARM
-    entries, last, columns, chances = tables
+    entries, last, columns, chances, follow = tables
     lenient = rules.get("lenience").fixed_pair.tables(p, q, chain(5), lenience=0.99)
     assert p_values(lenient, p, q, 5, steps)[0] < FALSE_ALARM
     off = rules.get("standard").fixed_pair.tables(p * (1 + 0.02 * (-1.0) ** np.arange(32)), q, chain(5))
-    assert p_values((entries, off[1], off[2], chances), p, q, 5, steps)[1] < FALSE_ALARM
-    swapped = entries, last[::-1].copy(), columns, chances  # the bonus from the residual
+    assert p_values((entries, *off[1:3], chances, follow), p, q, 5, steps)[1] < FALSE_ALARM
+    swapped = entries, last[::-1].copy(), columns, chances, follow  # the bonus from the residual
     assert p_values(swapped, p, q, 5, steps)[1] < FALSE_ALARM

@@ -155,16 +155,16 @@ def test_the_kernel_of_logarithms_is_exact():
 def test_a_rule_that_a_gpu_rounds_otherwise_is_refused(monkeypatch):
     wrong = dataclasses.replace(rules.get("standard"), rows=calls_logarithms)
     with pytest.raises(ValueError, match=r"the rule standard needs logarithms.*leave device out"):
-        simulate(*MARKOV, rule=wrong, gamma=2, steps=10, rng=1, device="cuda")
+        simulate(*POSITIONS, rule=wrong, gamma=2, steps=10, rng=1, device="cuda")
 
 
 def test_too_little_memory_is_noticed_beforehand(monkeypatch):
     monkeypatch.setattr(rows, "current_device", lambda: ("small GPU", 1, 2**9))
-    with pytest.raises(ValueError, match=r"MiB of rows for V = 4, 2 .* small GPU has 0 MiB free.*leave dev"):
-        simulate(*MARKOV, gamma=2, steps=10, rng=1, device="cuda")
+    with pytest.raises(ValueError, match=r"MiB of rows for V = 7, 2 .* small GPU has 0 MiB free.*leave dev"):
+        simulate(*POSITIONS, gamma=2, steps=10, rng=1, device="cuda")
     monkeypatch.setattr(rows, "heap", lambda wanted: 2**10)
     with pytest.raises(ValueError, match=r"device: a step has .*leave device out"):
-        simulate(*MARKOV, gamma=2, steps=10, rng=1, device="cuda")
+        simulate(*POSITIONS, gamma=2, steps=10, rng=1, device="cuda")
 
 
 def test_a_kernel_that_ends_early_is_noticed(monkeypatch, simulated):
@@ -173,7 +173,7 @@ def test_a_kernel_that_ends_early_is_noticed(monkeypatch, simulated):
     rows.verifying_kernel.cache_clear()
     try:
         with pytest.raises(ValueError, match=r"rule standard ran out of memory on the .*leave device out"):
-            simulate(*MARKOV, gamma=2, steps=10, rng=1, device="cuda")
+            simulate(*POSITIONS, gamma=2, steps=10, rng=1, device="cuda")
     finally:
         rows.verifying_kernel.cache_clear()
 
@@ -187,6 +187,6 @@ def test_batches_are_cut_to_the_memory(monkeypatch):
         return right(self, given, key, first)
 
     monkeypatch.setattr(rows.DeviceRowCounter, "verify", verify)
-    monkeypatch.setattr(rows, "BATCH_BYTES", 8 * 4 * 5 * 7)  # seven steps
-    assert_same(*both(MARKOV, gamma=2, steps=20))
+    monkeypatch.setattr(rows, "BATCH_BYTES", 8 * 7 * 5 * 7)  # seven steps
+    assert_same(*both(POSITIONS, gamma=2, steps=20))
     assert asked == [1, 7, 7, 6]

@@ -18,7 +18,13 @@ from specsim.models import DynamicTree, PromptLookup, TableModel, Tree, branchin
 from specsim.simulation import _sources as sources
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._simulate import replay, simulate
-from specsim.simulation._sources import FixedPairSource, ModelSource, RowSource, make_source
+from specsim.simulation._sources import (
+    FewContextsSource,
+    FixedPairSource,
+    ModelSource,
+    RowSource,
+    make_source,
+)
 from specsim.theory import accepted_law, expected_tokens
 from specsim.theory._enumeration import prove
 
@@ -51,6 +57,10 @@ class SmallChunks(FixedPairSource):
     chunk = 613
 
 
+class SmallFewContextsChunks(FewContextsSource):
+    chunk = 613
+
+
 class SmallRowChunks(RowSource):
     chunk = 613
 
@@ -59,7 +69,9 @@ class SmallModelChunks(ModelSource):
     chunk = 613
 
 
-SMALL = {FixedPairSource: SmallChunks, RowSource: SmallRowChunks, ModelSource: SmallModelChunks}
+SMALL = {
+    kind.__base__: kind for kind in (SmallChunks, SmallFewContextsChunks, SmallRowChunks, SmallModelChunks)
+}
 
 
 def cut_small(source):

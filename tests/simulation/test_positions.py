@@ -1,23 +1,31 @@
 """Rows of the positions of a text: simulated as the frozen rows of a trace that has them."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from commands import run, says
+from conftest import FALSE_ALARM
+from fixed_pair_steps import FIRST, awkward_words, emitted, numbers_of
+from fixed_pair_steps import KEY as GIVEN
 from refused import refuses
+from scipy.stats import chi2_contingency
 from sent import Sending
 
 import specsim
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
+from specsim.core._kernels import interpreted
 from specsim.core._streams import key_of
 from specsim.core.distributions import dyadic
 from specsim.models import NGramModel, TableModel, Tree, chain
+from specsim.rules._common.integers import take_step, take_steps
 from specsim.simulation import _row_tables
-from specsim.simulation._sources import ModelSource, RowSource, make_source
+from specsim.simulation._counting import StepTally
+from specsim.simulation._counting import run as run_steps
+from specsim.simulation._rows import model_rows
+from specsim.simulation._sources import FewContextsSource, ModelSource, RowSource, make_source, model_source
 from specsim.traces import writer
 
 GAMMA = 3
@@ -138,12 +146,12 @@ def steps_of(source):
 
 
 def from_tables(pair, rule="standard", gamma=4):
-    source = make_source(*PAIRS[pair](), rule=rule, gamma=gamma)
-    assert isinstance(source, ModelSource)
-    return replace(source, with_rows=True)
+    rule = specsim.rules.get(rule)
+    return model_source(rule, model_rows(*PAIRS[pair](), chain(gamma), rule.leaf_rows), with_rows=True)
 
 
 def same_as_rows(source):
+    assert isinstance(source, ModelSource)
     expected = steps_of(RowSource(source.reader, source.verify))
     return all(np.array_equal(a, b) for a, b in zip(steps_of(source), expected, strict=True))
 
@@ -175,6 +183,51 @@ def test_a_wrong_table_changes_the_tokens():
     steps_of(source)
     source.tables.tables.p[:] *= 0.9
     assert not same_as_rows(source)
+
+
+@pytest.mark.parametrize("pair", ["orders 1 and 1", "orders 0 and 2", "one token"])
+def test_many_steps_after_few_contexts_are_the_single_steps(pair):
+    source, rng, steps = make_source(*PAIRS[pair](), rule="lenience", gamma=4), np.random.default_rng(0), 400
+    *tables, starts = source.tables
+    begun, words = starts[rng.integers(starts.size, size=steps)], awkward_words(rng, tables, 4, steps)
+    out, tokens = np.empty((5, steps), np.int32), np.empty(5, np.int64)
+    take_steps((*tables, begun), GIVEN, FIRST, words, out)
+    for s in range(steps):
+        rests = [number % 2**30 * 4 for number in numbers_of(words[:, s], FIRST + s)]
+        with interpreted():
+            n = take_step(*tables[2:], begun[s], words[:, s], rests, tokens)
+        assert emitted(out[:, s]) == tokens[: n + 1].tolist()
+
+
+def p_values(source, expected):
+    """Of lengths and tokens, against those of another source."""
+    tally = StepTally(source.tree.size, source.vocab_size)
+    runs = [run_steps(one, tally, key_of(i), 0, 2**18, threads=2) for i, one in enumerate((source, expected))]
+    both = ([run.counts[name] for run in runs] for name in ("lengths", "tokens"))
+    return [
+        chi2_contingency([one.reshape(-1, one.shape[-1]).sum(axis=0)[k:] for one in pair]).pvalue
+        for k, pair in enumerate(both)
+    ]
+
+
+def test_steps_after_few_contexts_have_the_law_of_rows():
+    models = tuple(PAIRS["orders 0 and 2"]())
+    few, lenient = (make_source(*models, rule=rule, gamma=3) for rule in ("standard", "lenience:lenience=.9"))
+    rows = from_tables("orders 0 and 2", gamma=3)
+    assert type(few) is FewContextsSource
+    assert min(p_values(few, rows)) > FALSE_ALARM > p_values(lenient, rows)[0]
+    few.tables[4][:] = few.tables[4][::-1]
+    assert min(p_values(few, rows)) < FALSE_ALARM
+
+
+def test_a_step_after_few_contexts_is_replayed():
+    models, how = tuple(PAIRS["orders 0 and 2"]()), {"gamma": 3, "rng": 1}
+    steps = [specsim.replay(*models, step=step, **how) for step in range(100)]
+    run = specsim.simulate(*models, steps=100, **how)
+    assert np.bincount([step.num_accepted for step in steps], minlength=4).tolist() == run.lengths.tolist()
+    assert np.bincount(sum((step.tokens for step in steps), ()), minlength=5).tolist() == run.tokens.tolist()
+    context, (node, *_) = eval(steps[0].start.removeprefix("context ")), steps[0].nodes
+    assert (node.p, node.q) == tuple(model.rows([context])[0, node.token] for model in models)
 
 
 def test_which_steps_have_tables():

@@ -1,4 +1,5 @@
-"""Steps of a fixed pair in integers, for rules that test each drafted token against a probability of its own.
+"""Steps in integers, for rules that test each drafted token against a probability of its own: of a fixed
+pair, or of two models that read few contexts.
 
 **The law.** Probabilities are integers, in units of 2^-62, and so are the random numbers of a step: number 0
 draws the last token, number 2i + 1 the token at position i, and number 2i + 2 tests it. The token is accepted
@@ -9,6 +10,8 @@ do drafts of any length.
 of its other bits are the coin. Columns have their bits in the same order: threshold, alias in the last k bits
 of the word, rest of the threshold. An *entry* has the word of a column alone, and that of a draft the first
 16 bits of two chances, those of its alias and of the column itself. So one load decides a draft and its test.
+Each context has tables of its own, and then chances do not depend on the position; `follow` has the context
+after a context and a token.
 
 **The kernel.** It goes position by position over many steps, in short loops without a branch: look-ups that
 miss the cache overlap, and the arithmetic is vectorised. It draws every token and every test of a step, also
@@ -57,7 +60,8 @@ def columns_of(weights: Floats) -> Ints:
 
 
 def tables(draft: Floats, accept: Floats, recovered: Floats, bonus: Floats) -> tuple[np.ndarray, ...]:
-    """Entries of drafts uint64 [r, 2^k] and of last tokens uint32 [2, 2^k]; columns and chances in full.
+    """Entries of drafts uint64 [r, 2^k] and of last tokens uint32 [2, 2^k]; columns and chances in full; the
+    only context.
 
     accept [r, V] has the chance of each token by position; the last row is for all positions that follow."""
     columns = np.stack([columns_of(weights) for weights in (draft, recovered, bonus)])
@@ -67,7 +71,7 @@ def tables(draft: Floats, accept: Floats, recovered: Floats, bonus: Floats) -> t
     first = np.minimum(chances >> BITS - 16, 0xFFFF).astype(np.uint64)
     aliases = words[0] & np.uint64(columns.shape[1] - 1)
     entries = words[0] | first[:, aliases] << np.uint64(32) | first << np.uint64(48)
-    return entries, words[1:].astype(np.uint32), columns, chances
+    return entries, words[1:].astype(np.uint32), columns, chances, np.zeros((1, 1), np.int32)
 
 
 @inner_kernel
@@ -86,16 +90,17 @@ def drawn(columns, number):
 
 
 @inner_kernel
-def take_step(columns, chances, words, rests, tokens):
+def take_step(columns, chances, follow, context, words, rests, tokens):
     """Fill `tokens` with what the step of these numbers emits; return how many of them are accepted."""
-    gamma, n = tokens.size - 1, 0
+    gamma, n, mask = tokens.size - 1, 0, follow.shape[1] - 1
     while n < gamma:
-        x = drawn(columns[0], number(words, rests, 2 * n + 1))
-        if not number(words, rests, 2 * n + 2) < chances[min(n, len(chances) - 1), x]:
+        x = drawn(columns[3 * context], number(words, rests, 2 * n + 1))
+        if not number(words, rests, 2 * n + 2) < chances[context + min(n, len(chances) - len(follow)), x]:
             break
         tokens[n] = x
+        context = follow[context, x & mask]
         n += 1
-    tokens[n] = drawn(columns[2 if n == gamma else 1], number(words, rests, 0))
+    tokens[n] = drawn(columns[3 * context + (2 if n == gamma else 1)], number(words, rests, 0))
     return n
 
 
@@ -111,33 +116,51 @@ def compare(low, high, word, test, mask):
 @kernel
 def take_steps(tables, key, first, words, out):
     """Fill out[:γ] with the accepted tokens of the steps from `first` on, and other positions i with numbers
-    from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. Their words [2γ+1, S] are given."""
-    (entries, last, columns, chances), gamma, steps = tables, out.shape[0] - 1, out.shape[1]
+    from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. Their words [2γ+1, S] are given, and
+    with several contexts, as the last of `tables`, those [S] that they begin at."""
+    (entries, last, columns, chances, follow), gamma, steps = tables[:5], out.shape[0] - 1, out.shape[1]
     mask, found = np.uint32(last.shape[1] - 1), np.empty(steps, np.uint64)
     halves, alive, ties = found.view(np.uint32), np.ones(steps, np.int32), np.zeros(steps, np.int32)
+    if len(tables) > 5:  # the compiler knows
+        context = tables[5].copy()
     for i in range(gamma):
-        table, row = entries[min(i, len(entries) - 1)], out[i]
-        drafts, tests = words[2 * i + 1], words[2 * i + 2]
-        for s in range(steps):
-            found[s] = table[np.uint64(drafts[s] & mask)]
+        row, drafts, tests = out[i], words[2 * i + 1], words[2 * i + 2]
+        if len(tables) == 5:
+            table = entries[min(i, len(entries) - 1)]
+            for s in range(steps):
+                found[s] = table[np.uint64(drafts[s] & mask)]
+        else:
+            for s in range(steps):
+                found[s] = entries[np.uint64(context[s]), np.uint64(drafts[s] & mask)]
         for s in range(steps):
             token, passed, equal = compare(halves[2 * s], halves[2 * s + 1], drafts[s], tests[s], mask)
             ties[s] |= equal & alive[s]
             alive[s] &= passed
             row[s] = token if alive[s] else np.int32(-1 - PADDING * i - (s & PADDING - 1))
-    table, drafts, row, any_tie = last.ravel(), words[0], out[gamma], 0
-    for s in range(steps):
-        halves[s] = table[np.uint64(drafts[s] & mask) + np.uint64(last.shape[1] * alive[s])]
+        if len(tables) > 5:
+            for s in range(steps):
+                after = follow[np.uint64(context[s]), np.uint64(np.uint32(row[s]) & mask)]
+                context[s] = after if alive[s] else context[s]
+    drafts, row, any_tie = words[0], out[gamma], 0
+    if len(tables) == 5:
+        table = last.ravel()
+        for s in range(steps):
+            halves[s] = table[np.uint64(drafts[s] & mask) + np.uint64(last.shape[1] * alive[s])]
+    else:
+        for s in range(steps):
+            halves[s] = last[np.uint64(2 * context[s] + alive[s]), np.uint64(drafts[s] & mask)]
     for s in range(steps):
         ties[s] |= np.int32(((drafts[s] ^ halves[s]) & ~mask) == 0)
         row[s] = np.int32(min(drafts[s], halves[s]) & mask)
         any_tie |= ties[s]
     if any_tie:
-        rests, tokens = np.empty((len(words), 1), np.uint32), np.empty(gamma + 1, np.int32)
+        rests, tokens, begun = np.empty((len(words), 1), np.uint32), np.empty(gamma + 1, np.int32), 0
         for s in range(steps):
             if ties[s]:
+                if len(tables) > 5:
+                    begun = tables[5][s]
                 fill_words(key[0], key[1], REST, first + s, rests)
-                n = take_step(columns, chances, words[:, s], rests[:, 0], tokens)
+                n = take_step(columns, chances, follow, begun, words[:, s], rests[:, 0], tokens)
                 for i in range(gamma):
                     out[i, s] = tokens[i] if i < n else -1 - PADDING * i
                 out[gamma, s] = tokens[n]
@@ -159,7 +182,10 @@ def count_steps(tables, key, first, steps, gamma, emitted):
     rows = emitted.shape[0] - 1
     for done in range(0, steps, BATCH):
         out = np.empty((gamma + 1, min(BATCH, steps - done)), np.int32)
-        draw_steps(tables, key, first + done, out)
+        if len(tables) == 5:
+            draw_steps(tables, key, first + done, out)
+        else:
+            draw_steps((*tables[:5], tables[5][done : done + BATCH]), key, first + done, out)
         for i in range(gamma + 1):
             row = out[i]
             for s in range(0, row.size - 7, 8):

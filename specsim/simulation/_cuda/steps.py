@@ -15,7 +15,8 @@ from specsim.core._streams import Purpose, philox_words
 from specsim.rules._chain import block
 from specsim.rules._common import fixed_pairs, integers
 
-DRAFT, VERIFY, STEP, REST = map(int, (Purpose.DRAFT, Purpose.VERIFY, Purpose.STEP, Purpose.REST))
+CONTEXT, DRAFT, VERIFY = map(int, (Purpose.CONTEXT, Purpose.DRAFT, Purpose.VERIFY))
+STEP, REST = map(int, (Purpose.STEP, Purpose.REST))
 philox = device_function(philox_words)
 take_step, alias_draw = device_function(integers.take_step), device_function(fixed_pairs.alias_draw)
 residual_mass, draw_residual = map(device_function, (fixed_pairs.residual_mass, fixed_pairs.draw_residual))
@@ -49,7 +50,7 @@ def fill_uniforms(k0, k1, purpose, step, out):
 
 
 def integer_step(gamma: int) -> Any:
-    """Make `integers.take_step`, with the columns and chances of its tables."""
+    """Make `integers.take_step`, with what follows the entries of its tables."""
     slots = 4 * ((2 * gamma + 4) // 4)
 
     @cuda.jit(device=True)
@@ -57,7 +58,12 @@ def integer_step(gamma: int) -> Any:
         words, rests = cuda.local.array(slots, np.uint32), cuda.local.array(slots, np.uint32)
         fill_words(k0, k1, STEP, number, words)
         fill_words(k0, k1, REST, number, rests)
-        return take_step(*tables, words, rests, tokens)
+        if len(tables) == 3:
+            return take_step(*tables, 0, words, rests, tokens)
+        uniform = cuda.local.array(3, np.float64)
+        fill_uniforms(k0, k1, CONTEXT, number, uniform)
+        context = tables[3][np.int64(uniform[0] * tables[3].size)]
+        return take_step(*tables[:3], context, words, rests, tokens)
 
     return step
 
