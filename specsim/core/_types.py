@@ -128,6 +128,19 @@ def check_unmasked(name: str, value: Any) -> None:
             raise ValueError(f"{name}: {masked:,} of {array.size:,} entries are masked; give a plain array")
 
 
+def array_of(name: str, value: Any, parts: str = "rows", wanted: str = "an array") -> NDArray[Any]:
+    """`value` as an array. Raises ValueError for `parts` of different lengths, TypeError for what is none."""
+    check_unmasked(name, value)
+    try:
+        return np.asarray(value)
+    except MemoryError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{name}: {parts} differ in length; expected {wanted}") from error
+    except Exception as error:  # an object may raise anything
+        raise TypeError(f"{name}: expected an array, got {_said_of(value)} ({error})") from error
+
+
 #: The most seconds of a time limit, three years: clocks and sockets take no arbitrary number.
 MOST_SECONDS = 1e8
 
@@ -259,14 +272,7 @@ def _check_path(name: str, text: Any) -> None:
 
 
 def _check_array(name: str, value: Any) -> None:
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise ValueError(f"{name}: rows differ in length; expected an array") from None
-    except MemoryError:
-        raise
-    except Exception as error:  # an object may raise anything
-        raise TypeError(f"{name}: expected an array, got {_said_of(value)} ({error})") from None
+    array = array_of(name, value)
     if array.dtype.kind in "biuf" or array.dtype.name == "bfloat16" or not array.size:
         return
     if array.dtype.kind == "O" and all(isinstance(one, Rational) for one in array.flat):

@@ -18,9 +18,9 @@ from specsim.core._types import (
     MOST_TOKENS,
     Floats,
     Ints,
+    array_of,
     check_between,
     check_count,
-    check_unmasked,
     checked,
     dtype_of,
 )
@@ -72,7 +72,7 @@ def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
 def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens") -> Ints:
     """`tokens` as int64 ids in [0, vocab_size). Raises TypeError or ValueError, naming the place."""
     check_count("vocab_size", vocab_size)
-    array = _as_array(tokens, name, "lists")
+    array = array_of(name, tokens, "lists", "a rectangular array")
     if array.size == 0:
         return array.astype(np.int64)
     if not np.issubdtype(array.dtype, np.integer):
@@ -85,20 +85,8 @@ def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens")
     return array.astype(np.int64)
 
 
-def _as_array(values: ArrayLike, name: str, parts: str) -> NDArray[Any]:
-    check_unmasked(name, values)
-    try:
-        return np.asarray(values)
-    except MemoryError:
-        raise
-    except ValueError as error:
-        raise ValueError(f"{name}: {parts} differ in length; expected a rectangular array") from error
-    except Exception as error:  # an object may raise anything
-        raise TypeError(f"{name}: expected an array, got {type(values).__name__} ({error})") from error
-
-
 def _as_real(rows: ArrayLike, name: str) -> NDArray[Any]:
-    array = _as_array(rows, name, "rows")
+    array = array_of(name, rows, wanted="a rectangular array")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)

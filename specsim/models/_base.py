@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._kernels import kernel
-from specsim.core._types import Floats, TokenArray, check_count, check_unmasked, checked
+from specsim.core._types import Floats, TokenArray, array_of, check_count, check_unmasked, checked
 from specsim.core.distributions import check_tokens, copy_row, cumulative_draw
 
 
@@ -123,8 +123,7 @@ def last_tokens(context: Sequence[int], order: int, vocab_size: int) -> list[int
 
 def check_contexts(contexts: ArrayLike, order: int, vocab_size: int) -> TokenArray:
     """`contexts` as a read-only int32 array [N, order] with N ≥ 1."""
-    check_unmasked("contexts", contexts)
-    array = np.asarray(contexts)
+    array = array_of("contexts", contexts)
     if array.ndim != 2 or array.shape[1] != order or len(array) == 0:
         raise ValueError(f"contexts: shape {array.shape}; give [N, {order}] with N ≥ 1")
     checked = check_tokens(array, vocab_size, "contexts").astype(np.int32)

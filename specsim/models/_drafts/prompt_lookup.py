@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._types import Ints, check_counts, check_unmasked, checked
+from specsim.core._types import Ints, array_of, check_counts, checked
 from specsim.models._drafts.tree import Tree, as_tree
 
 ONE_CHAIN = "gamma: prompt lookup drafts one chain, without a row q after it; give a number of tokens"
@@ -113,8 +113,7 @@ def lookup_drafts(text: ArrayLike, positions: ArrayLike, gamma: int, max_ngram: 
 
 def as_text(values: ArrayLike, name: str) -> Ints:
     """`values` as a row of tokens. Raises ValueError for another shape, TypeError for no integers."""
-    check_unmasked(name, values)
-    array = np.asarray(values)
+    array = array_of(name, values)
     if array.ndim != 1:
         raise ValueError(f"{name}: shape {array.shape}; give a single row of integers")
     if array.size and array.dtype.kind not in "iu":
