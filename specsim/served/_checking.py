@@ -98,13 +98,12 @@ class MetricsCheck(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON; a missing bound is None."""
-        sides = [{"left": list(check.left), "right": list(check.right)} for check in self.checks]
         return as_dict(
             self,
             "possible",
             "verdict",
             definition=DEFINITIONS[self.engine],
-            checks=[vars(check) | ends for check, ends in zip(self.checks, sides, strict=True)],
+            checks=[vars(one) | {"left": list(one.left), "right": list(one.right)} for one in self.checks],
             implied=[item._asdict() | {"value": list(item.value)} for item in self.implied],
             then=[item._asdict() | {"value": list(item.value)} for item in self.then],
         )

@@ -100,8 +100,7 @@ def statements(given: Mapping[str, Range], definition: Definition) -> Iterator[S
 
 
 def _drafts(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
-    known = definition.acceptance_rate != NOT_KNOWN and definition.rate != "any"
-    if "acceptance_rate" in given and known:
+    if "acceptance_rate" in given and definition.acceptance_rate != NOT_KNOWN and definition.rate != "any":
         counted: Form = {"agreeing": 1} if definition.independent else ACCEPTED
         left, of = {
             "drafted": (counted, DRAFTED),

@@ -202,11 +202,6 @@ def _contradiction(place: Place, tolerance: float) -> str:
     return "above those of the list, which lacks the token" if above else ""
 
 
-def is_impossible(place: Place) -> bool:
-    """Whether a token was emitted whose probability is 0."""
-    return place.logprob is not None and place.logprob < NEVER
-
-
 def is_argmax(place: Place, tolerance: float) -> bool:
     """Whether no listed token is more probable than the emitted one."""
     top = place.top or []
@@ -362,7 +357,7 @@ class Counts:
     def _count(self, text: Text, rows: list[Row]) -> None:
         assert text.places is not None
         self.texts += 1
-        self.impossible += sum(map(is_impossible, text.places))
+        self.impossible += sum(one.logprob is not None and one.logprob < NEVER for one in text.places)
         self.lists.compare(text.places)
         number = np.arange(len(text.places))
         places = np.minimum(_bit_lengths(number), result.PLACES - 1)
