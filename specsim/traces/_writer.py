@@ -254,14 +254,13 @@ class TraceWriter:
 
     def _check_accepted(self, accepted: int | None) -> list[int]:
         """The column `accepted` of a step: ones, a zero at the rejection, `NONE` after it."""
-        gamma = self.layout.gamma
-        if accepted is None and not self.layout.flags:
-            return [_format.NONE] * (gamma + 1)
-        if accepted is None or not self.layout.flags:
+        gamma, tested = self.layout.gamma, list[int]()
+        if (accepted is None) is self.layout.flags:
             kind, wanted = ("with", "a number") if self.layout.flags else ("without", "None")
             raise ValueError(f"accepted: {accepted} in a trace {kind} flags; give {wanted}")
-        passed = check_count("accepted", accepted, 0, gamma)
-        tested = [1] * passed + [0] * (passed < gamma)
+        if accepted is not None:
+            passed = check_count("accepted", accepted, 0, gamma)
+            tested = [1] * passed + [0] * (passed < gamma)
         return tested + [_format.NONE] * (gamma + 1 - len(tested))
 
     def _check_rows(self, rows: Any, name: str, number: int) -> NDArray[Any]:
