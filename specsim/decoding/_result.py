@@ -43,6 +43,7 @@ class Generation(Shown):
     provenance: Provenance = field(repr=False)
     interrupted: bool = False  #: whether Ctrl-C ended the text
     method: str | None = None  #: the drafting system, if one was named
+    listed = "steps"
     derived = (
         "iterations", "drafted", "accepted", "rejected", "bonus", "dropped",
         "tokens_per_iteration", "alpha_drafted", "alpha_verified",
@@ -117,7 +118,3 @@ class Generation(Shown):
     def parts(self) -> list[Piece]:
         ended = [Line("interrupted: the text so far", "bold yellow")] * self.interrupted
         return [Table((), [*self.table().items()]), *ended]
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each step."""
-        return [step._asdict() for step in self.steps]
