@@ -293,8 +293,7 @@ def simulate_batch(
         code = print_result(planning.simulate_batch(cost, chosen, **work), form)
     else:
         swept = option.settings_of(over, _values, "rate=1,10")
-        found = planning.sweep_batch(cost, chosen, over=swept, executor=executor, **work)
-        code = print_result(found, form)
+        code = print_result(planning.sweep_batch(cost, chosen, over=swept, executor=executor, **work), form)
     if said and form.is_text:
         print(said)
     return code

@@ -222,8 +222,7 @@ def generate(
     print(prompt + bytes(speculative.tokens).decode(errors="replace"))
     beside = plain.table()
     rows = [(name, value, beside.get(name, NONE)) for name, value in speculative.table().items()]
-    title = f"seed {speculative.provenance.root}"
-    show(title, Table(("", "speculative", "target alone"), rows).to_rich())
+    show(f"seed {speculative.provenance.root}", Table(("", "speculative", "target alone"), rows).to_rich())
     if speculative.interrupted:
         show("interrupted: the text so far")
     return 3 if speculative.interrupted else 0

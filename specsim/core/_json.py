@@ -102,8 +102,7 @@ def read_sealed(file: Path, form: str, version: int | None, remedy: str) -> dict
         raise ValueError(f"{file}: damaged, not JSON ({error}); {remedy}") from None
     if not isinstance(content, dict) or content.get("format") != form:
         raise ValueError(f"{file}: does not say format {form!r}; {remedy}")
-    if content.get("version") != version:
-        said = content.get("version")
+    if (said := content.get("version")) != version:
         raise ValueError(f"{file}: version {said!r} of the format; this program reads {version}; {remedy}")
     if content.get(SEAL) != digest:
         raise ValueError(f"{file}: damaged or edited, it does not have the SHA-256 that it states; {remedy}")

@@ -59,8 +59,7 @@ class TableModel(Processable):
                     f"contexts: {self.vocab_size}**{self.order} are too many to begin at each; give some, "
                     f"integers of shape [N, {self.order}]"
                 )
-            every = np.indices((self.vocab_size,) * self.order)
-            contexts = every.reshape(self.order, len(self._rows)).T
+            contexts = np.indices((self.vocab_size,) * self.order).reshape(self.order, len(self._rows)).T
         self.contexts = base.check_contexts(contexts, self.order, self.vocab_size)
 
     def saved(self) -> dict[str, Any]:

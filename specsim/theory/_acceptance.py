@@ -137,8 +137,7 @@ def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Flo
     if p_rows.shape != q_rows.shape or p_rows.ndim == 0 or not np.isfinite([p_rows, q_rows]).all():
         raise ValueError(f"p, q: shapes {p_rows.shape}, {q_rows.shape}; give finite scores, both [..., N]")
     if not 1 <= width <= drafted <= p_rows.shape[-1]:
-        most = p_rows.shape[-1]
-        raise ValueError(f"width, drafted: {width}, {drafted}; give 1 ≤ width ≤ drafted ≤ {most}")
+        raise ValueError(f"width, drafted: {width}, {drafted}; give 1 ≤ width ≤ drafted ≤ {p_rows.shape[-1]}")
     best, kept = ((-rows).argsort(axis=-1, kind="stable") for rows in (p_rows, q_rows))
     inside = (best[..., :width, None] == kept[..., None, :drafted]).any(axis=-1).all(axis=-1)
     return plain(inside.astype(np.float64))

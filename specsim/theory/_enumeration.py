@@ -312,14 +312,13 @@ def prove(
             tv = sum([abs(a - b) for a, b in zip(row, claimed, strict=True)]) / (2 * total)
             if tv > worst_tv:
                 worst_prefix, worst_tv = prefix, tv
-    length = tree.depth + 1
     return Proof(
         rule=str(chosen),
         tree=tree,
         vocab_size=size,
         drafts=drafts,
         mean_tokens=as_fraction(sum((len(prefix) + 1) * sum(row) for prefix, row in masses.items())),
-        tv=as_fraction(_continued_tv(masses, p_rows, length, context)),
+        tv=as_fraction(_continued_tv(masses, p_rows, tree.depth + 1, context)),
         worst_prefix=worst_prefix,
         worst_tv=as_fraction(worst_tv),
     )

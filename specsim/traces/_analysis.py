@@ -269,8 +269,7 @@ def _correlations(found: _Contexts, layout: Layout) -> dict[str, list[tuple[floa
     if layout.flags:
         series["acceptance"] = found.passed
     if layout.top is None and (layout.flags or layout.gamma == 0):
-        width = found.beta[1] - found.beta[0]
-        series["β"] = np.where(width == 0, found.beta[0], np.nan)
+        series["β"] = np.where(found.beta[0] == found.beta[1], found.beta[0], np.nan)
     return {name: grouped_autocorrelation(values, found.document, LAGS) for name, values in series.items()}
 
 

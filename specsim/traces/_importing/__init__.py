@@ -3,7 +3,6 @@
 A format has `SUFFIXES`, by which files are recognised, and `read(source)`, which returns a
 `specsim.traces._steps.Logged`: the layout, and an iterator of the steps, which `import_trace` writes."""
 
-import itertools
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -108,8 +107,7 @@ def _write(logged: Logged, out: str | Path, name: str, dtype: str, asked: Source
             elif not log.extend(part):
                 for step in part.steps:  # one of them is refused
                     _append(log, step, logged)
-            whole = isinstance(part, Places) or log.steps == logged.total
-            if whole or log.steps % 256 == 0:
+            if isinstance(part, Places) or log.steps == logged.total or log.steps % 256 == 0:
                 tell(log.steps, logged.total)
 
 
@@ -134,5 +132,5 @@ def _detect_format(path: Path) -> str:
 
 def _files(*paths: Path | None) -> list[Path]:
     """The files of a log: those of a folder of arrays, or the paths themselves."""
-    inside = (sorted(path.glob("*.npy")) if path.is_dir() else [path] for path in paths if path is not None)
-    return [*itertools.chain.from_iterable(inside)]
+    given = [path for path in paths if path is not None]
+    return [file for path in given for file in (sorted(path.glob("*.npy")) if path.is_dir() else [path])]
