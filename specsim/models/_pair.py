@@ -1,6 +1,7 @@
 """A target and its draft as one object, with the name from which they are made again."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,11 +46,9 @@ class Pair:
     def saved(self) -> dict[str, Any]:
         """What a file holds of the pair."""
         if self.name is None:
-            try:
+            with suppress(TypeError):  # of models that no file can hold
                 encoded([self.target, self.draft])
                 return {**self.to_dict(), "target": self.target, "draft": self.draft}
-            except TypeError:  # models that no file can hold
-                pass
         return self.to_dict()
 
     def __getstate__(self) -> dict[str, Any]:
