@@ -96,10 +96,8 @@ def recover(p, q, x, values, weights):
 
 def shares(p: Floats, q: Floats, delta: float) -> tuple[Floats, Floats]:
     """Accept with min(1, h/q); by the rejected token, what p is multiplied by."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        h = np.minimum(p + np.sqrt(2.0 * delta * p * np.maximum(1.0 - p, 0.0)), 1.0)
-        ratio = np.where(q > 0, np.minimum(1.0, h / q), 0.0)
-        return ratio, np.where(p < 1.0, (1.0 - h) / (1.0 - p), 1.0)
+    h = np.minimum(p + np.sqrt(2.0 * delta * p * np.maximum(1.0 - p, 0.0)), 1.0)
+    return capped_ratio(h, q), np.divide(1.0 - h, 1.0 - p, out=np.ones_like(p), where=p < 1.0)
 
 
 @inner_kernel
