@@ -59,8 +59,7 @@ def test_a_seed_is_taken_where_documents_are_resampled(here):
     one, other = (run("simulate", "transformers", "--seed", seed, "--json").out for seed in "12")
     assert json.loads(one)["intervals"] != json.loads(other)["intervals"]
     assert json.loads(one)["tokens_per_step"] == json.loads(other)["tokens_per_step"]
-    trace = specsim.open_trace(here / "cut")
-    documents = specsim.traces.expect_tokens(trace, rng=0).documents
+    documents = specsim.traces.expect_tokens(specsim.open_trace(here / "cut"), rng=0).documents
     assert (run("simulate", "cut", "--seed", "1", cwd=here).code == 0) == (documents > 1)
 
 

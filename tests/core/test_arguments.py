@@ -117,8 +117,7 @@ def test_a_count_is_an_integer_in_whatever_type():
     raising = type("Odd", (), {"__index__": lambda self: {}["odd"]})()
     for given in (True, np.True_, 3.0, np.array(3.0), np.array([3]), [3], "3", int, raising):
         refuses("n: expected an int, got", check_count, "n", given, error=TypeError)
-    rows = rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=np.array(1))
-    assert rows.tolist() == [[0.5, 0.5]]
+    assert rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=np.array(1)).tolist() == [[0.5, 0.5]]
 
 
 class Raises:

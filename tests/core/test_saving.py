@@ -29,8 +29,7 @@ EXACT = [TableModel([Fraction(n, 6) for n in weights]) for weights in ((3, 2, 1)
 def made():
     """A result of each kind that takes no time, by name."""
     trace, models = default_trace(), [TableModel(P), TableModel(Q)]
-    run = specsim.simulate(P, Q, gamma=2, steps=500, rng=1)
-    yield run
+    yield specsim.simulate(P, Q, gamma=2, steps=500, rng=1)
     yield specsim.simulate(*models, rule="lenience:lenience=0.5", gamma=2, steps=500, rng=1)
     yield specsim.compare(P, Q, rules=["standard", "lenience"], steps=100, rng=1)
     yield specsim.sweep(P, Q, over={"gamma": [1, 2]}, steps=100, rng=1)
@@ -136,8 +135,7 @@ def test_a_file_names_classes_by_their_package_and_reads_older_addresses(results
     }
     for name, value in addresses.items():
         assert encoded(value)["class"] == name
-    moved = encoded(results[0]) | {"class": "specsim.simulation._result.Simulation"}
-    assert decoded(moved) == results[0]
+    assert decoded(encoded(results[0]) | {"class": "specsim.simulation._result.Simulation"}) == results[0]
     for name in ("specsim.core.Verdict", "specsim.auditing.Verdict", "specsim.core._verdicts.Verdict"):
         assert decoded({"class": name, "value": "lossy"}) is specsim.auditing.Verdict.LOSSY
     for name in ("specsim.planning.Candidate", "specsim.planning._plan.Candidate"):
@@ -225,7 +223,6 @@ def test_values_that_no_result_can_have_are_refused_by_the_name_of_the_file(name
 
 
 def test_a_file_cannot_ask_for_any_number_of_steps(tmp_path):
-    run = replace(specsim.simulate(P, Q, gamma=2, steps=500, rng=1), planned=2**62)
-    run.save(tmp_path / "run.json")
+    replace(specsim.simulate(P, Q, gamma=2, steps=500, rng=1), planned=2**62).save(tmp_path / "run.json")
     with pytest.raises(ValueError, match=r"run: 4,611,.* steps were planned; at most 1,099,511,627,776"):
         specsim.rerun(tmp_path / "run.json")

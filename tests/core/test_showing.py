@@ -181,8 +181,7 @@ def test_a_summary_of_a_trace_shows_its_rates(tmp_path):
     assert found["2"][:4] == ["1", "0", "0.0000", "0.5000"]
     assert found["3"][:4] == ["–", "–", "–", "–"], "no step reached the bonus"
     assert summary.to_arrow()["beta"].to_pylist() == [0.5, 0.5, None]
-    axes = summary.plot(Figure().subplots())
-    assert axes.lines[0].get_ydata().tolist() == [0.25, 0.0]
+    assert summary.plot(Figure().subplots()).lines[0].get_ydata().tolist() == [0.25, 0.0]
 
 
 def test_results_are_markdown_and_latex_with_every_sign_as_it_is_and_are_cut():

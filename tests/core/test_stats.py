@@ -167,8 +167,7 @@ def test_the_e_value_allows_a_look_at_any_time_and_chi_square_does_not():
     evidence = log_e_values(tables.reshape(-1, len(LAW)), LAW).reshape(streams, looks)
     for stream, look in rng.integers([streams, looks], size=(100, 2)):
         assert evidence[stream, look] == pytest.approx(log_e_value(tables[stream, look], LAW), abs=1e-7)
-    alarms = (evidence.max(axis=1) > math.log(1 / level)).sum()
-    assert alarms <= most_hits(streams, level)
+    assert (evidence.max(axis=1) > math.log(1 / level)).sum() <= most_hits(streams, level)
     peeking = (statistics.max(axis=1) > stats.chi2.isf(level, len(LAW) - 1)).sum()
     assert peeking > 0.05 * streams > most_hits(streams, level)
 
@@ -345,8 +344,7 @@ def test_single_cells_find_one_of_thousands(share):
     law /= law.sum()
     wrong = (1.0 - share) * law
     wrong[9_998] += share
-    counts = np.random.default_rng(1).multinomial(20_000, wrong)
-    found = log_single_cell_e_value(counts, law)
+    found = log_single_cell_e_value(np.random.default_rng(1).multinomial(20_000, wrong), law)
     assert found > 40 if share else found < 3
     missing = np.round(20_000 * law).astype(np.int64)
     missing[12] = 0

@@ -329,8 +329,7 @@ def test_a_session_says_what_it_lacks():
     assert np.array_equal(session.advance([2]), TARGET.rows([[0, 2]]))
     for length in (-1, 3):
         refuses("outside \\[0, 2\\]", session.rollback, length)
-    constant = Session(TableModel([0.5, 0.5]))
-    assert constant.advance([0, 1]).tolist() == [[0.5, 0.5]] * 2
+    assert Session(TableModel([0.5, 0.5])).advance([0, 1]).tolist() == [[0.5, 0.5]] * 2
 
 
 # --- what is reported ------------------------------------------------------------------------------------

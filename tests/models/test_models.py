@@ -98,8 +98,7 @@ def test_a_wrong_law_would_be_noticed():
 @pytest.mark.parametrize("text", [b"abababababab", b"a", b"aaaa", b"abcdefgh", b"aabbccdd" * 5])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_degenerate_counts_of_counts_leave_every_byte_possible(text, n):
-    model = NGramModel.train([text * n], n)
-    rows = model.rows(as_histories(contexts_of([text * n], n - 1)))
+    rows = NGramModel.train([text * n], n).rows(as_histories(contexts_of([text * n], n - 1)))
     assert rows.min() > 0
     np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=0, atol=1e-14)
 
@@ -150,8 +149,7 @@ def test_rows_read_only_the_last_tokens_in_any_layout():
     out = np.full((len(short), 4, 256), np.nan)
     assert (model.rows(long) == expected).all()
     assert (model.rows(np.asfortranarray(long)[:, 1:]) == expected).all()
-    returned = model.rows(short.astype(np.uint8), out[:, 2])
-    assert np.shares_memory(returned, out)
+    assert np.shares_memory(model.rows(short.astype(np.uint8), out[:, 2]), out)
     assert (out[:, 2] == expected).all()
     assert np.isnan(out[:, [0, 1, 3]]).all()
     assert model.rows(short[:0]).shape == (0, 256)
@@ -351,8 +349,7 @@ def test_the_standard_library_is_read_without_what_builds_generate(folder, monke
 @pytest.mark.parametrize("exact", [False, True])
 def test_table_orders(order, exact):
     v = 3
-    rng = np.random.default_rng(order)
-    weights = rng.integers(0, 9, (v,) * (order + 1)) + 1
+    weights = np.random.default_rng(order).integers(0, 9, (v,) * (order + 1)) + 1
     table = np.empty(weights.shape, dtype=object)
     for place in np.ndindex(weights.shape):
         table[place] = Fraction(int(weights[place]), int(weights[place[:-1]].sum()))

@@ -165,8 +165,7 @@ def test_every_kind_of_file(tmp_path):
     ]
     assert all(compare_vocabularies(places[0], place).same for place in places)
     assert compare_vocabularies(places[0], places[1]).to_csv() == "number,target,draft\n"
-    swapped = dict(LETTERS, a=1, b=0)
-    found = compare_vocabularies(places[0], folder(tmp_path, "swapped", bpe(swapped)))
+    found = compare_vocabularies(places[0], folder(tmp_path, "swapped", bpe(dict(LETTERS, a=1, b=0))))
     assert (found.same, found.moved, found.alike, found.shared) == (False, 2, 4, 1.0)
     assert "good drafts are rejected" in str(found)
     assert found.to_dict()["differences"] == [[0, "a", "b"], [1, "b", "a"]]

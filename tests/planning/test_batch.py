@@ -81,8 +81,7 @@ def test_a_full_server_has_the_step_of_the_roofline(gamma, batch):
     roofline = Roofline(target, draft, GPU, batch=batch)
     how = {"alpha": 0.7, "max_batch": batch, "prefill": False, "output": 5000, "requests": 40 * batch}
     run = simulate_batch(cost_of(target, draft), Constant(gamma), **how, rng=1)
-    tokens = run.estimate("tokens_per_pass").mean
-    assert tokens == pytest.approx(expected_tokens(0.7, gamma), rel=2e-3)
+    assert run.estimate("tokens_per_pass").mean == pytest.approx(expected_tokens(0.7, gamma), rel=2e-3)
     seconds = batch * run.values["tokens_per_pass"] / run.values["goodput"]
     assert seconds == pytest.approx(roofline.step(gamma) * target.seconds(GPU, batch, 1, 0.0), rel=1e-9)
     assert run.values["mean_batch"] == pytest.approx(batch, rel=1e-9)
@@ -150,8 +149,7 @@ def test_acceptance_may_differ_by_position_and_come_from_a_log():
     assert run.estimate("tokens_per_pass").mean == pytest.approx(expected, rel=5e-3)
     lengths = [400, 100, 50, 0, 450]
     run = tokens_per_pass(LoggedLengths(lengths))
-    mean = 1 + np.arange(5) @ lengths / 1000
-    assert run.estimate("tokens_per_pass").mean == pytest.approx(mean, rel=5e-3)
+    assert run.estimate("tokens_per_pass").mean == pytest.approx(1 + np.arange(5) @ lengths / 1000, rel=5e-3)
     assert LoggedLengths(lengths).survival == pytest.approx([0.6, 0.5, 0.45, 0.45])
 
 
@@ -327,8 +325,7 @@ def test_the_speedup_falls_with_the_load_until_speculation_is_slower():
     assert gains[0] > 1.1
     assert gains[-1] < 0.9
     assert found.records()[0]["plain_load"] == "full"
-    ax = found.plot(y="capacity_gain")
-    assert ax.get_xlabel() == "max_batch"
+    assert found.plot(y="capacity_gain").get_xlabel() == "max_batch"
     with pytest.raises(ValueError, match="unknown column 'nosuch'"):
         found.plot(y="nosuch")
 
@@ -388,8 +385,7 @@ def test_requests_of_a_log_are_served(tmp_path):
     """Eight requests a second for a server that completes one: the queue grows; and all at once."""
     lines = [f"{i / 8},{3 + i % 2},{2}" for i in range(40)]
     (tmp_path / "log.csv").write_text("arrival,prompt,output\n" + "\n".join(lines))
-    log = RequestLog.read(tmp_path / "log.csv")
-    run = simulate_batch(SECOND, Constant(0), log=log, max_batch=2, rng=1)
+    run = simulate_batch(SECOND, Constant(0), log=RequestLog.read(tmp_path / "log.csv"), max_batch=2, rng=1)
     assert (run.rate, run.requests, run.load) == (pytest.approx(8.0), 40, "overloaded")
     at_once = RequestLog([0.0] * 40, [3] * 40, [2] * 40)
     assert simulate_batch(SECOND, Constant(0), log=at_once, max_batch=2, rng=1).load == "full"

@@ -215,8 +215,7 @@ def test_features_are_those_of_the_drafted_token(log):
     rejected = log.accepted == 0
     assert (log.drafted[~rejected] == log.tokens[~rejected]).all()
     # the first token behind a rejected one comes from the row after it
-    behind = log.tails.top[log.tail[rejected], 0]
-    assert behind == pytest.approx(Q[log.drafted[rejected]].max(axis=1))
+    assert log.tails.top[log.tail[rejected], 0] == pytest.approx(Q[log.drafted[rejected]].max(axis=1))
 
 
 def test_features_of_longer_contexts_and_other_temperatures():
@@ -242,8 +241,7 @@ def test_the_same_seed_gives_the_same_log_and_a_longer_one_begins_alike(log):
     for name in ("tokens", "drafted", "accepted", "beta", "tail"):
         assert (getattr(again, name) == getattr(log, name)[:3000]).all()
     assert (again.tails.confidence == log.tails.confidence[: len(again.tails.confidence), :2]).all()
-    other = specsim.draft_log(*PAIR, tokens=3000, rng=6, ahead=2)
-    assert (other.tokens != again.tokens).any()
+    assert (specsim.draft_log(*PAIR, tokens=3000, rng=6, ahead=2).tokens != again.tokens).any()
 
 
 def test_at_temperature_zero_everything_is_certain():

@@ -86,8 +86,7 @@ def test_tokens_already_drawn_are_stepped_over(full):
         excluded = rng.permutation(q.size)[: rng.integers(1, q.size)]
         left = q.copy()
         left[excluded] = 0.0
-        mass = mass_without(pair.q, pair.q_sums, excluded)
-        assert mass == pytest.approx(left.sum(), abs=1e-14)
+        assert mass_without(pair.q, pair.q_sums, excluded) == pytest.approx(left.sum(), abs=1e-14)
         for u in uniforms:
             token = inverse_cdf(left.tolist(), u) if left.any() else -1
             assert draw_without(pair.q, pair.q_sums, pair.q_guide, excluded, u) == token

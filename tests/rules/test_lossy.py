@@ -136,8 +136,7 @@ def test_mentored_diverges_less_than_lenience_that_accepts_as_much():
         alpha = mentored.alpha_of(p, q, 0.1)
         if alpha:
             law, rejected = first_token("mentored", p, q)
-            lenience = rules.get("lenience")
-            lenient = lenience.declared(p, q, 0, lenience=alpha)
+            lenient = rules.get("lenience").declared(p, q, 0, lenience=alpha)
             assert rejected == 1 - overlap(p, q, alpha)
             assert tv(law, p) == tv(lenient, p)
             assert kl(p, law) <= kl(p, lenient) + 1e-12

@@ -61,8 +61,7 @@ def algorithm_1(target, draft, gamma, context):
 
 def test_the_law_is_that_of_algorithm_1():
     for target, draft, tree, context in generated(RULE, 85, seed=1):
-        law = step_law(RULE, target, draft, tree, context)
-        assert law == algorithm_1(target, draft, tree.size, context)
+        assert step_law(RULE, target, draft, tree, context) == algorithm_1(target, draft, tree.size, context)
 
 
 def test_the_law_of_one_draft_node_by_node_and_in_floats():
@@ -177,8 +176,7 @@ def test_a_reused_uniform_is_perfect_at_the_first_position_and_rejected_after_it
     p, q = [Fraction(1, 3), Fraction(2, 3)], [Fraction(2, 3), Fraction(1, 3)]
     target, draft = TableModel(p), TableModel(q)
     rule = wrong("one_uniform")
-    law = step_law(rule, target, draft, chain(2))
-    assert dict(conditional_laws(law))[()] == target_law(target, 1)
+    assert dict(conditional_laws(step_law(rule, target, draft, chain(2))))[()] == target_law(target, 1)
     proof = prove(target, draft, rule=rule, gamma=2)
     # after an accepted 0 the uniform lies below 1/2: a second 0 always passes, so q is emitted, TV 1/3
     assert (proof.worst_prefix, proof.worst_tv) == ((0,), Fraction(1, 3) * Fraction(1, 1))

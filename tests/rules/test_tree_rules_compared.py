@@ -58,8 +58,7 @@ def most(target, draft, tree, context, kept=lambda tokens, p, q, paths: paths):
     for drafted, probability in tree.drafts(lambda seen, ahead: row(draft, seen)):
         paths = [tuple(drafted[node - 1] for node in each) for each in nodes]
         p, q = ([row(model, path) for path in paths] for model in (target, draft))
-        of_this = set(kept(drafted, p, q, paths))
-        for path in of_this:
+        for path in set(kept(drafted, p, q, paths)):
             for length in range(len(path) + 1):
                 below[path[:length]].append(len(stops))
             stops.append((len(mass), len(path)))

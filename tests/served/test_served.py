@@ -55,8 +55,7 @@ def test_right_logs_pass_in_every_format_with_lists_of_any_length(format, full, 
     """The bins of all logs together are uniform, and no log alone is called wrong."""
     counts = np.zeros(BINS, dtype=np.int64)
     for seed, k in itertools.product(range(3 if full else 1), (3, 5, 40) if full else (3, 40)):
-        served = Served(seed=100 + seed, texts=10, length=30)
-        found = audit(tmp_path, log_lines(served, format, k), rng=seed)
+        found = audit(tmp_path, log_lines(Served(seed=100 + seed, texts=10, length=30), format, k), rng=seed)
         assert (found.verdict, found.findings, found.places) == ("inconclusive", (), 300)
         assert not found.untested
         counts += np.array(found.tables[0].counts)
@@ -93,8 +92,7 @@ WRONG = [
 def test_wrong_logs_are_rejected(how, places, kind, full, tmp_path):
     """With lists of 5 tokens; in all of 5 logs at full scale."""
     for seed in range(5 if full else 1):
-        served = Served(texts=places // 60, seed=seed, how=how)
-        found = audit(tmp_path, log_lines(served, "sglang", 5))
+        found = audit(tmp_path, log_lines(Served(texts=places // 60, seed=seed, how=how), "sglang", 5))
         assert found.verdict == ("broken" if kind == "log-probabilities" else "biased")
         assert {one.kind for one in found.findings} == {kind}
         assert found.exit_code == 1
@@ -150,8 +148,7 @@ def test_a_deviation_called_detectable_is_detected(tmp_path):
     table = audit(tmp_path, [answer([0] * n, rows, k=BINS)]).tables[0]
     wrong = 1 / BINS + table.detectable_tv / 8 * np.where(np.arange(BINS) < 8, 1, -1)
     assert (wrong > 0).all()
-    found = audit(tmp_path, [answer(rng.choice(BINS, p=wrong, size=n), rows, k=BINS)])
-    assert found.tables[0].rejected
+    assert audit(tmp_path, [answer(rng.choice(BINS, p=wrong, size=n), rows, k=BINS)]).tables[0].rejected
     assert not audit(tmp_path, [answer(rng.choice(BINS, size=n), rows, k=BINS)]).tables[0].rejected
 
 
@@ -166,8 +163,7 @@ def test_tokens_of_equal_probability_may_be_listed_in_any_order(tmp_path):
 
 def test_texts_of_one_token_without_the_length_of_the_lists(tmp_path):
     """Completions list k tokens, or k + 1: which, is learnt from other lines."""
-    lines = [drawn(1, seed=seed, k=3, request={"temperature": 1}) for seed in range(800)]
-    found = audit(tmp_path, lines)
+    found = audit(tmp_path, [drawn(1, seed=seed, k=3, request={"temperature": 1}) for seed in range(800)])
     assert found.places == 800
     assert chi_square(found.tables[0].counts, UNIFORM).p_value > FALSE_ALARM
 
@@ -175,8 +171,7 @@ def test_texts_of_one_token_without_the_length_of_the_lists(tmp_path):
 def test_rare_tokens_are_counted_exactly(tmp_path):
     """A token of probability 1e-5 that comes 5 times in 3 000."""
     rows = np.tile([0.7, 0.3 - 1e-5, 1e-5], (3000, 1))
-    rng = np.random.default_rng(3)
-    tokens = rng.choice(2, p=[0.7, 0.3], size=3000)
+    tokens = np.random.default_rng(3).choice(2, p=[0.7, 0.3], size=3000)
     right = audit(tmp_path, [answer(tokens, rows, k=3)])
     assert [one.probability for one in right.rare] == [*RARE]
     assert not right.findings
@@ -230,8 +225,7 @@ def test_what_ends_a_text_may_be_logged(tmp_path):
         choice.update(more)
         choice["logprobs"]["tokens"][2] = token
         choice["logprobs"]["top_logprobs"][2] |= {token: choice["logprobs"]["token_logprobs"][2]}
-        found = audit(tmp_path, [line], tolerance=0.1)
-        assert found.tables[0].unseen == unseen, token
+        assert audit(tmp_path, [line], tolerance=0.1).tables[0].unseen == unseen, token
     line = drawn(3, finish="stop", request={"temperature": 1, "stop": ["\n\n", "Question:"]})
     assert audit(tmp_path, [line]).tables[0].unseen == len("Question:")
 

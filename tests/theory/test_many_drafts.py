@@ -124,8 +124,7 @@ def test_any_number_of_drafts_takes_a_few_rounds():
 
 
 def test_more_drafts_never_hurt_the_best_verifier():
-    rng = np.random.default_rng(5)
-    for p, q in zip(*awkward_pairs(rng, 50, 6), strict=True):
+    for p, q in zip(*awkward_pairs(np.random.default_rng(5), 50, 6), strict=True):
         for drawing in SAMPLING_METHODS:
             values = [optimal_acceptance(p, q, drafts, drawing) for drafts in range(1, 7)]
             assert (np.diff(values) > -1e-12).all()
@@ -155,8 +154,7 @@ def test_a_verifier_accepts_as_often_as_its_rule_and_no_more_than_the_bound(rule
 
 
 def test_greedy_multi_draft_reaches_the_bound():
-    rng = np.random.default_rng(7)
-    for p, q in zip(*awkward_pairs(rng, 100, 5), strict=True):
+    for p, q in zip(*awkward_pairs(np.random.default_rng(7), 100, 5), strict=True):
         for drafts in range(1, 6):
             best = optimal_acceptance(p, q, drafts, "top and sample")
             assert greedy_multi_draft_acceptance(p, q, drafts) == pytest.approx(best, abs=1e-12)
@@ -174,8 +172,7 @@ def test_k_seq_is_within_its_factor_of_the_bound():
 
 
 def test_rho_solves_its_equation_from_the_valid_side():
-    rng = np.random.default_rng(9)
-    for p, q in zip(*awkward_pairs(rng, 100, 5), strict=True):
+    for p, q in zip(*awkward_pairs(np.random.default_rng(9), 100, 5), strict=True):
         for drafts in (2, 3, 5):
             rho = k_seq_rho(p, q, drafts)
             assert 1 <= rho <= drafts
@@ -217,8 +214,6 @@ def test_the_cover_property():
 
 
 def test_gumbel_agreement_of_awkward_rows():
-    rng = np.random.default_rng(12)
-    for p, q in zip(*awkward_pairs(rng, 300, 7), strict=True):
+    for p, q in zip(*awkward_pairs(np.random.default_rng(12), 300, 7), strict=True):
         overlap = acceptance_rate(p, q)
-        value = gumbel_agreement(p, q)
-        assert overlap / (2 - overlap) - 1e-12 <= value <= overlap + 1e-12
+        assert overlap / (2 - overlap) - 1e-12 <= gumbel_agreement(p, q) <= overlap + 1e-12

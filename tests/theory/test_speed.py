@@ -89,8 +89,7 @@ def test_a_beam_is_accepted_if_the_drafts_hold_it():
 def test_three_alphas_where_the_acceptance_rate_varies_from_step_to_step():
     """β is .3 or .95 throughout a step of five: neither mean is what the formula needs."""
     reached = np.mean([beta ** np.arange(6) for beta in (0.3, 0.95)], axis=0)
-    by_position = reached[1:] / reached[:-1]
-    tokens = expected_tokens_by_position(by_position)
+    tokens = expected_tokens_by_position(reached[1:] / reached[:-1])
     verified = reached[1:].sum() / reached[:-1].sum()
     assert round(tokens, 2) == 3.36
     assert round(expected_tokens(0.625, 5), 2) == 2.51
@@ -113,8 +112,7 @@ def test_markov_steps_of_one_row_are_independent():
 def test_markov_steps_are_those_of_enumeration():
     """From each context, weighted by how often a step begins there."""
     by_start = [accepted_tokens(P, Q, 3, start=(P[s], Q[s])).token for s in range(3)]
-    found = markov_steps(P, Q, 3)
-    assert min(by_start) + 1 < found.tokens_per_step < max(by_start) + 1
+    assert min(by_start) + 1 < markov_steps(P, Q, 3).tokens_per_step < max(by_start) + 1
     one_step_each = markov_steps(P, Q, 1)
     assert one_step_each.by_position[0] == pytest.approx(one_step_each.alpha_drafted)
 
@@ -143,8 +141,7 @@ def test_markov_steps_are_what_a_long_text_gives(full):
 
 
 def test_second_order_contexts_are_read_as_a_table_model_reads_them():
-    rng = np.random.default_rng(2)
-    p, q = rng.dirichlet(np.ones(2), size=(2, 2, 2))
+    p, q = np.random.default_rng(2).dirichlet(np.ones(2), size=(2, 2, 2))
     found = markov_steps(p, q, 2)
     run = simulate(TableModel(p), TableModel(q), gamma=2, steps=200_000, rng=1)
     assert run.alpha_context == pytest.approx(np.mean(acceptance_rate(p, q)))  # from every context alike

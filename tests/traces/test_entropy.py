@@ -14,8 +14,7 @@ from specsim.traces._reader import Shard
 
 def rows(dtype):
     """Rows with zeros, a one, subnormal numbers, and numbers near 1 and near powers of 2."""
-    rng = np.random.default_rng(5)
-    p = rng.dirichlet(np.full(1001, 0.1), 12)
+    p = np.random.default_rng(5).dirichlet(np.full(1001, 0.1), 12)
     p[:, ::7] = 0
     p[0], p[1] = 0, 1e-41
     p[0, 3] = 1

@@ -166,8 +166,7 @@ def rows_and_tokens(seed=1):
     rows = rng.gamma(0.3, size=(2, STEPS, GAMMA + 1, V)) + 1e-6
     rows[1] += 0.5 * rows[0]
     p, q = rows / rows.sum(axis=-1, keepdims=True)
-    tokens = np.array([[rng.choice(V, p=q[s, i]) for i in range(GAMMA)] for s in range(STEPS)])
-    return p, q, tokens
+    return p, q, np.array([[rng.choice(V, p=q[s, i]) for i in range(GAMMA)] for s in range(STEPS)])
 
 
 def truth(rule, p, q, tokens):
@@ -341,5 +340,4 @@ def test_the_result_shows_itself():
     assert (as_json["rule"], as_json["root"], as_json["documents"]) == ("lenience:lenience=0.5", 3, 24)
     assert np.shape(as_json["expected_tokens"]) == np.shape(as_json["intervals"]) == (4, 2)
     assert "<tr><td>4</td>" in found._repr_html_()
-    again = expect_tokens(default_trace(), "lenience:lenience=0.5", rng=3)
-    assert (again.intervals == found.intervals).all()
+    assert (expect_tokens(default_trace(), "lenience:lenience=0.5", rng=3).intervals == found.intervals).all()

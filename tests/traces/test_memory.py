@@ -31,8 +31,7 @@ except MemoryError:
 
 def log(folder, size, dtype):
     """A trace of about `size` bytes."""
-    rng = np.random.default_rng(0)
-    rows = rng.dirichlet(np.full(VOCAB, 0.5), size=(8, 2)).astype(dtype)
+    rows = np.random.default_rng(0).dirichlet(np.full(VOCAB, 0.5), size=(8, 2)).astype(dtype)
     steps = size // (2 * (GAMMA + 1) * VOCAB * rows.itemsize)
     with writer(folder, vocab_size=VOCAB, gamma=GAMMA, dtype=dtype) as trace:
         for step in range(steps):

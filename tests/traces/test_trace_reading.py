@@ -193,8 +193,7 @@ def test_the_evidence_has_expectation_at_most_one():
 
 def naive_contexts(trace):
     """(document, β, entropy of q, accepted or None) of the contexts, row by row."""
-    columns = [shard.columns for shard in trace.shards]
-    for part in columns:
+    for part in [shard.columns for shard in trace.shards]:
         reached = True
         for r in range(part.step.size):
             reached = reached or part.position[r] == 0
@@ -353,8 +352,7 @@ def test_truncated_rows_bound_what_a_rule_emits(tmp_path):
     assert found["tokens_per_step"] == expect_tokens(shipped, "judge", rng=0).expected_tokens[1].tolist()
     assert (found["rule"], found["gamma"]) == ("judge:overrule=0.2", 2)
     assert found["intervals"] == expect_tokens(shipped, "judge", rng=1).intervals.tolist()
-    one = log(tmp_path / "t", steps=5, top=4, documents=1)
-    says("No intervals: they need two", "simulate", one.path)
+    says("No intervals: they need two", "simulate", log(tmp_path / "t", steps=5, top=4, documents=1).path)
 
 
 def test_a_trace_is_simulated_and_planned_for(tmp_path):

@@ -234,8 +234,7 @@ def test_alpha_is_that_of_plain_numpy(tmp_path: Path, dtype: str, vocab_size: in
     summary = summarise(open_trace(write(tmp_path / "t", steps, dtype=dtype)))
     for name, value in naive_alphas(steps).items():
         if name.startswith("error of "):
-            found = summary.standard_errors[name.removeprefix("error of ")]
-            assert found == pytest.approx(value, rel=0.05)
+            assert summary.standard_errors[name.removeprefix("error of ")] == pytest.approx(value, rel=0.05)
         else:
             assert abs(getattr(summary, name) - value) <= summary.rounding + 1e-12
 
@@ -340,8 +339,7 @@ def assert_only_shard_1_is_damaged(folder: Path, row: int) -> None:
 @pytest.mark.parametrize("name", ["step", "context", "position", "token", "accepted", "p", "q", "checksum"])
 def test_a_flipped_bit_is_found_in_every_column(folder: Path, name: str, mask: int) -> None:
     shard = folder / "shard-00001.safetensors"
-    columns = open_trace(folder).shards[1].columns
-    row_bytes = getattr(columns, name)[0].nbytes
+    row_bytes = getattr(open_trace(folder).shards[1].columns, name)[0].nbytes
     for row in (0, 9, 27):
         offset = column_offset(shard, name) + row * row_bytes + row_bytes // 2
         flip(shard, offset, mask)
@@ -423,8 +421,7 @@ def test_rows_that_were_never_right_are_named(folder: Path, name: str, value: fl
     columns = load_file(shard)
     columns[name][(5, 2) if name in "pq" else 5] = value
     layout = open_trace(folder).layout
-    ids = np.arange(7, 14)
-    columns["checksum"] = measure(Columns(**columns), ids, layout).checksum
+    columns["checksum"] = measure(Columns(**columns), np.arange(7, 14), layout).checksum
     save_file(columns, shard)
     data = shard.read_bytes()
     header = data[: 8 + int.from_bytes(data[:8], "little")]
@@ -560,8 +557,7 @@ def test_provenance_that_json_changes_is_protected_as_it_is_read(tmp_path: Path)
     facts = {10: "ten", 9: (1, 2), "é\udc80": 1e-7, None: np.float64(0.1), "9": 2**70}
     with writer(tmp_path / "t", vocab_size=2, gamma=1, provenance=facts):
         pass
-    read = open_trace(tmp_path / "t").provenance
-    assert read == {"10": "ten", "9": 2**70, "é\udc80": 1e-7, "null": 0.1}
+    assert open_trace(tmp_path / "t").provenance == {"10": "ten", "9": 2**70, "é\udc80": 1e-7, "null": 0.1}
 
 
 def test_a_trace_can_be_read_while_it_is_written(tmp_path: Path) -> None:

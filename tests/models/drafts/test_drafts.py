@@ -107,8 +107,7 @@ def test_siblings_follow_their_law(full, drawing, q):
 def test_wrong_siblings_are_noticed(full, drawing):
     """Negative controls: uneven uniforms, one uniform for all siblings, siblings in another order."""
     u = np.random.default_rng(7).random((2, 1_000_000 if full else 500_000))
-    wrong = {"uneven": u**1.02, "shared": np.stack([u[0], u[0]])}
-    for name, uniforms in wrong.items():
+    for name, uniforms in {"uneven": u**1.02, "shared": np.stack([u[0], u[0]])}.items():
         if (drawing, name) != ("top and sample", "shared"):  # it reads the last uniform only
             assert chi_square(*counts_of(drawing, ROWS["plain"], uniforms)).p_value < FALSE_ALARM
     if drawing == "without replacement":
@@ -200,8 +199,7 @@ def test_the_drafts_of_a_tree_are_a_law(drawing, parents):
 
 @pytest.mark.parametrize(("block", "seen"), [(1, [0, 1, 2, 3, 4]), (2, [0, 0, 2, 2, 4]), (9, [0] * 5)])
 def test_what_a_drafted_token_has_seen(block, seen):
-    tree = chain(4, block=block)
-    assert [tree.seen(depth) for depth in range(5)] == seen
+    assert [chain(4, block=block).seen(depth) for depth in range(5)] == seen
 
 
 @pytest.mark.parametrize(
@@ -326,8 +324,7 @@ def test_a_mixture_of_a_short_and_a_long_memory():
     )
     floats = TableModel(short.rows(short.contexts))
     assert isinstance(Mixture(floats, long, 0.5).row([0, 1]), np.ndarray)
-    proof = prove(short, Mixture(long, short, F(1, 3)), gamma=2)
-    assert proof.exact
+    assert prove(short, Mixture(long, short, F(1, 3)), gamma=2).exact
 
 
 # --- the dynamic tree ------------------------------------------------------------------------------------

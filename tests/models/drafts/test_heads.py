@@ -23,8 +23,7 @@ def worth(tree, table):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("nodes", [1, 3, 6])
 def test_no_tree_is_better(seed, nodes):
-    rng = np.random.default_rng(seed)
-    table = -np.sort(-rng.dirichlet(np.ones(4), size=3), axis=1)
+    table = -np.sort(-np.random.default_rng(seed).dirichlet(np.ones(4), size=3), axis=1)
     best = max(worth(tree, table) for tree in all_trees(nodes, nodes))
     assert worth(tree_of_heads(table, nodes), table) == pytest.approx(best, rel=1e-12)
 

@@ -60,8 +60,7 @@ def test_taking_looked_up_tokens_for_samples_is_noticed():
     """Negative control: the standard rule with a q that did not draw them."""
     target, _ = rational_pair(np.random.default_rng(4), 3, 2, 0, "plain")
     history = (0, 1, 2, 0, 1)
-    tokens = prompt_lookup(history, 2)
-    law = law_of_draft(specsim.rules.get("standard"), target, chain(2), tokens, history)
+    law = law_of_draft(specsim.rules.get("standard"), target, chain(2), prompt_lookup(history, 2), history)
     assert sum(law.values()) == 1
     assert not is_lossless(law, target, chain(2), history)
 
