@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,7 @@ class VocabularyComparison(Shown):
             found[side] = as_dict(one, "padding", without=("tokens", "maps"), tokens=len(one.tokens))
         return found
 
-    def parts(self) -> list[Piece]:
+    def parts(self) -> Iterator[Piece]:
         sides = self.target, self.draft
         rows = [
             ("tokens", *(f"{len(one.tokens):,}" for one in sides)),
@@ -161,18 +161,17 @@ class VocabularyComparison(Shown):
             if any(name in one.ends for one in sides):
                 rows.append((name, *(one.end(name) for one in sides)))
         rows += [(name, *(one.settings[name] for one in sides)) for name in self.read_otherwise]
-        parts: list[Piece] = [
-            self._verdict(),
-            Table(("", "target", "draft"), rows),
-            SAYS["alike"].format(self),
-        ]
+        yield self._verdict()
+        yield Table(("", "target", "draft"), rows)
+        yield SAYS["alike"].format(self)
         if self.differences:
             rows = [
                 (number, *(NONE if one is None else repr(one) for one in both))
                 for number, *both in self.differences
             ]
-            parts.append(Table(self.columns, rows))
-        return [*parts, *self.findings, *(self.faults or self._advice())]
+            yield Table(self.columns, rows)
+        yield from self.findings
+        yield from self.faults or self._advice()
 
     def _verdict(self) -> Line:
         if self.faults:
