@@ -203,10 +203,6 @@ INTERSECTION_UNNORMALISED = wrong(
 # residual can make up for it: cut off at 0 it leaves the output biased.
 
 
-def small_rho_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
-    return k_seq.with_rho(p, q, children, len(children), 1)
-
-
 @kernel
 def choose_with_small_rho(p, q, children, u, values, weights):
     return sequential(p, q, children, u, 1.0, children.size, weights)
@@ -215,7 +211,7 @@ def choose_with_small_rho(p, q, children, u, values, weights):
 K_SEQ_SMALL_RHO = wrong_at_nodes(
     "k_seq_small_rho",
     k_seq.RULE,
-    small_rho_law,
+    lambda p, q, children: k_seq.with_rho(p, q, children, len(children), 1),
     choose_with_small_rho,
     k_seq.pick,
     lambda p, q, drafts: k_seq.tables_with(p, q, drafts, lambda _: 1.0),
