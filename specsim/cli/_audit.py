@@ -93,8 +93,7 @@ def audit(
         form.make_folder(out, AGAINST)
         compared = auditing.audit_against(verifier, against, level, rng=seed, timeout=timeout, **wanted)
         return print_judged(compared, form, out, "against")
-    if out is not None:
-        form.make_folder(out, *REPORT)
+    form.make_folder(out, *REPORT)
     own = None if pair is None else option.small_pair_of(pair, "specsim audit --pair")
     how: dict[str, Any] = {"pair": own, "cases": case, "fail_fast": fail_fast, "device": device}
     return write(specsim.audit(verifier, level, rng=seed, **how, **limits, **wanted), out, form)
