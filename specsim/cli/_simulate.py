@@ -121,8 +121,7 @@ def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form
         print(f"{trace.path}: bounds along the log's own path, from {kept}")
     intervals = found.intervals if found.intervals is None else found.intervals[: shape.size]
     asked = replace(found, expected_tokens=found.expected_tokens[: shape.size], intervals=intervals)
-    numbers = {"gamma": shape.size, "tokens_per_step": [low, high]}
-    return print_result(asked, form, found.to_dict() | numbers)
+    return print_result(asked, form, found.to_dict() | {"gamma": shape.size, "tokens_per_step": [low, high]})
 
 
 def _check_no_seed(trace: Any, seed: int | None, why: str) -> None:

@@ -39,8 +39,7 @@ class Geometric:
         """The lengths at these uniforms."""
         if self.mean == 1.0:
             return np.ones(len(u), dtype=np.int64)
-        found = np.floor(np.log1p(-u) / math.log1p(-1.0 / self.mean)) + 1.0
-        return np.asarray(found, dtype=np.int64)
+        return np.asarray(np.floor(np.log1p(-u) / math.log1p(-1.0 / self.mean)) + 1.0, dtype=np.int64)
 
 
 @checked

@@ -104,8 +104,7 @@ class BatchRun(Shown):
         return LOADS.get(load, "").format(rate=self.rate, capacity=self.estimate("capacity").mean)
 
     def to_dict(self) -> dict[str, Any]:
-        estimates = {row["quantity"]: row for row in self.records()}
-        more = {"work": str(self.work), "estimates": estimates}
+        more = {"work": str(self.work), "estimates": {row["quantity"]: row for row in self.records()}}
         return as_dict(self, "replications", "verdict", "gamma_mean", "gamma_mode", without=("cost",), **more)
 
     def records(self) -> list[dict[str, Any]]:

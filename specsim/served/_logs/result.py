@@ -133,8 +133,7 @@ class ServedAudit(Judged):
         return MEANINGS[self.verdict].format(tv=self.detectable_tv, power=POWER)
 
     def remedy(self) -> str:
-        unlogged = self.verdict == Verdict.INCONCLUSIVE and not self.places
-        if unlogged and UNLOGGED in self.untested:
+        if self.verdict == Verdict.INCONCLUSIVE and not self.places and UNLOGGED in self.untested:
             return MEANINGS["unlogged"]
         before, own, after = self.nearby
         if self.verdict == Verdict.BIASED and max(before, after) > own:

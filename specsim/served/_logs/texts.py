@@ -46,8 +46,7 @@ class Text(NamedTuple):
 
 def read_texts(record: Any) -> Iterator[Text]:
     """The texts of a line. Raises ValueError, TypeError, KeyError or the like unless it is a response."""
-    responses = record if isinstance(record, list) else [record]
-    for one in responses:
+    for one in record if isinstance(record, list) else [record]:
         response = _response(one)
         if not any(name in response for name in RESPONSES):
             raise ValueError(f"has none of the fields {', '.join(RESPONSES)}; log whole responses")
