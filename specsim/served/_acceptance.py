@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy
 
-from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table, as_dict, span
+from specsim.core._tables import CONFIDENCE, NONE, Line, Piece, Shown, Table, span
 from specsim.core._types import Floats, checked
 from specsim.served._feasible import Range, read
 from specsim.served._records import Record, read_records
@@ -152,15 +152,13 @@ class Acceptance(Shown):
     likely: bool = False  #: whether `lengths` is the likeliest histogram of several
     means: tuple[float, ...] = field(default=(), repr=False)  #: tokens per step of each, without counts
 
-    long = 4
+    confidence: ClassVar[float] = CONFIDENCE
+    long, derived = 4, ("confidence",)
 
     @property
     def exit_code(self) -> int:
         """0 if no request contradicts itself, else 1."""
         return int(self.contradicting > 0)
-
-    def to_dict(self) -> dict[str, Any]:
-        return as_dict(self, confidence=CONFIDENCE)
 
     def records(self) -> list[dict[str, Any]]:
         """The positions."""
