@@ -136,8 +136,7 @@ def tables_with(p: Floats, q: Floats, drafts: int, rho_for: Any) -> Floats:
         b = kept.sum()
         factor = (1.0 - power(1.0 - b, count)) / b if b > 0.0 else float(count)
         excess = np.maximum(p - factor * kept, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rows[2 * count] = np.where(q > 0.0, kept / q, 0.0)
+        np.divide(kept, q, out=rows[2 * count], where=q > 0.0)
         rows[2 * count + 1] = alias_table(excess if excess.any() else p).view(np.float64)
     return rows
 
