@@ -50,12 +50,10 @@ def recovered(p: Row, q: Row, x: int) -> list[Any]:
     1 + Λ is linear between the ratios q/p, and ∫ ds/(c + d·s)² = (high - low)/((c + d·low)(c + d·high))."""
     ratios = sorted({b / a for a, b in zip(p, q, strict=True) if a})
     if p[x]:
-        ratios = [ratio for ratio in ratios if ratio <= q[x] / p[x]]
-    integrals = dict.fromkeys(ratios, 0 * p[x])
-    below = 0 * p[x]
-    if not p[x]:  # the race never ends: from the last ratio on Λ rises with slope 1
-        below += 1 / race(p, q, ratios[-1])
-        integrals[ratios[-1]] = below
+        ratios, below = [ratio for ratio in ratios if ratio <= q[x] / p[x]], 0 * p[x]
+    else:  # the race never ends: from the last ratio on Λ rises with slope 1
+        below = 1 / race(p, q, ratios[-1])
+    integrals = {ratios[-1]: below}
     for low, high in reversed(list(pairwise(ratios))):
         below += (high - low) / (race(p, q, low) * race(p, q, high))
         integrals[low] = below

@@ -54,9 +54,7 @@ def backward_law(ratios: Row, p: Rows, q: Rows) -> StepLaw:
         target = [ratio * weight for weight in p_row]
         more = sum(max(a - b, 0) for a, b in zip(target, q_row, strict=True))
         less = sum(max(b - a, 0) for a, b in zip(target, q_row, strict=True))
-        chance = more / max(more, less) if more or less else 1
-        if len(stop) == gamma:
-            chance = 1
+        chance = more / max(more, less) if (more or less) and len(stop) < gamma else 1
         stop.append(left * chance)
         follow.append(tokenwise.positive_part(target, q_row, otherwise=p_row))
         left *= 1 - chance
