@@ -328,15 +328,21 @@ def is_zero(weights):
 
 
 @inner_kernel
+def total_of(weights):
+    """The sum of weights[V], in their order on every machine; inner kernels cannot call `weights.sum()`."""
+    total = 0.0
+    for x in range(weights.size):
+        total += weights[x]
+    return total
+
+
+@inner_kernel
 def cumulative_draw(weights, u):
     """Inverse CDF: the first token whose cumulative weight exceeds u · (sum of weights), with u in [0, 1).
 
     The weights ≥ 0 [V] have positive mass. A token of weight 0 is never drawn, also where rounding makes the
     running sum end below u · total."""
-    total = 0.0
-    for x in range(weights.size):
-        total += weights[x]
-    goal = u * total
+    goal = u * total_of(weights)
     running = 0.0
     last = 0
     for x in range(weights.size):

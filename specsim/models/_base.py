@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, TokenArray, array_of, check_count, check_unmasked, checked
-from specsim.core.distributions import check_tokens, copy_row, cumulative_draw
+from specsim.core.distributions import check_tokens, copy_row, cumulative_draw, total_of
 
 
 @runtime_checkable
@@ -179,9 +179,7 @@ def move_ahead(rows, table, ahead):  # type: ignore[no-untyped-def]
                     for y in range(product.size):
                         product[y] += weight * table[x, y]
             copy_row(product, rows[b])
-        total = 0.0
-        for y in range(product.size):
-            total += rows[b, y]
+        total = total_of(rows[b])
         for y in range(product.size):
             rows[b, y] /= total
 

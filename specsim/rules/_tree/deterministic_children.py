@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row, StepLaw
-from specsim.core.distributions import copy_row
+from specsim.core.distributions import copy_row, total_of
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.fixed_pairs import draw_without, index_of
 from specsim.rules._common.tokenwise import normalise
@@ -40,9 +40,7 @@ def choose(p, q, children, u, values, weights):
     copy_row(p, weights)
     for k in range(children.size):
         x = children[k]
-        mass = 0.0
-        for y in range(weights.size):
-            mass += weights[y]
+        mass = total_of(weights)
         if u[k] * mass < weights[x]:
             return k
         if weights[x] < mass:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row, StepLaw
-from specsim.core.distributions import copy_row, is_zero
+from specsim.core.distributions import copy_row, is_zero, total_of
 from specsim.models._drafts.sampling import remaining_weights
 from specsim.rules._common import nodewise
 from specsim.rules._common.fixed_pairs import draw_residual, index_of, mass_without, residual_mass
@@ -57,10 +57,7 @@ def rest(q, top, weights):
         weights[:] = 1.0
         for x in top:
             weights[x] = 0.0
-    mass = 0.0
-    for y in range(weights.size):
-        mass += weights[y]
-    return mass
+    return total_of(weights)
 
 
 @inner_kernel

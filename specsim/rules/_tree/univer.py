@@ -27,7 +27,7 @@ import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Ints, Rows, StepLaw
-from specsim.core.distributions import copy_row, cumulative_draw
+from specsim.core.distributions import copy_row, cumulative_draw, total_of
 from specsim.models import Tree
 from specsim.models._drafts.sampling import remaining_weights
 from specsim.rules._chain.block import survival
@@ -86,10 +86,7 @@ def left_over(p, q, given, w, weights):
         weights[y] = max(w * p[y] - weights[y] / mass, 0.0)
     for y in given:
         weights[y] = 0.0
-    total = 0.0
-    for y in range(weights.size):
-        total += weights[y]
-    return total
+    return total_of(weights)
 
 
 @inner_kernel

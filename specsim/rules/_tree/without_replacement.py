@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Row, StepLaw
-from specsim.core.distributions import copy_row
+from specsim.core.distributions import copy_row, total_of
 from specsim.rules._common import nodewise
 from specsim.rules._common.fixed_pairs import draw_residual, mass_without, residual_mass
 from specsim.rules._common.tokenwise import normalise, positive_part
@@ -54,10 +54,8 @@ def choose(p, q, children, u, values, weights):
         for y in range(weights.size):
             weights[y] = max(weights[y] - before * (draft[y] / left), 0.0)
             mass += weights[y]
-        left = 0.0
         draft[x] = 0.0
-        for y in range(weights.size):
-            left += draft[y]
+        left = total_of(draft)
         if mass == 0.0:
             break
     return -1
