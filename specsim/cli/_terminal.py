@@ -9,7 +9,6 @@ import shlex
 import sys
 import unicodedata
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TextIO
 
@@ -24,8 +23,6 @@ from specsim.core._verdicts import Judged
 OUTPUT = Group.create_ordered("Output")
 SAVE = Parameter(name=["--save", "-o"], group=OUTPUT)
 PICTURES = (".png", ".svg", ".pdf")
-#: The forms of a printed result beside text. A command takes one of them.
-FORMS = ("verbose", "quiet", "json", "csv", "markdown", "latex")
 
 
 def _form(name: str, *short: str) -> Parameter:
@@ -53,9 +50,8 @@ class Form:
 
     @property
     def given(self) -> list[str]:
-        """The forms that were asked for."""
-        values = self.verbose, self.quiet, self.as_json, self.as_csv, self.as_markdown, self.as_latex
-        return [f"--{name}" for name in compress(FORMS, values)]
+        """The forms that were asked for, of which a command takes one."""
+        return [f"--{name.removeprefix('as_')}" for name, value in vars(self).items() if value is True]
 
     @property
     def in_words(self) -> bool:
