@@ -144,12 +144,7 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals, le
     window = int(parameters[1]) if policy == GOODPUT else 1
     recent = np.zeros((window, 2))
     recent_accepted, recent_tested = 0.0, 0.0
-    prior = 0.0
-    if policy in (GOODPUT, BUDGET, BLOCKS):
-        prior = parameters[2]
-    elif policy == BANDS:
-        prior = parameters[1]
-    drafts = policy != CONSTANT or most > 0
+    prior = parameters[-1] if policy in (GOODPUT, BUDGET, BLOCKS, BANDS) else 0.0  # alpha, their last
     now, iterations, running, queued = 0.0, 0, 0, 0
     while (queued < requests or running) and stop[0] == 0:
         if running == 0 and arrivals[queued] > now:
@@ -237,7 +232,7 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals, le
             cached += context_by_length[gamma]
             if sequences:
                 seconds += pass_seconds(draft, sequences, sequences, cached)
-        if joining and drafts:
+        if joining and (policy != CONSTANT or most > 0):
             seconds += pass_seconds(draft, joining, prompt_tokens, 0.0)
         seconds += pass_seconds(target, running, drafting + drafted + prompt_tokens, context)
         end = now + seconds
