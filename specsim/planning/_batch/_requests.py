@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._files import PathLike, read_columns
 from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core._types import Floats, Ints, check_between, check_count, checked, said_of
+from specsim.core._types import Floats, Ints, array_of, check_between, check_count, checked, said_of
 from specsim.planning._batch._kernel import BLOCK
 from specsim.planning._plan import rates_to
 
@@ -75,12 +76,9 @@ class LoggedLengths:
     lengths: ArrayLike
 
     def __post_init__(self) -> None:
-        try:
-            found = np.asarray(self.lengths)
-        except MemoryError:
-            raise
-        except Exception:  # of rows of unequal lengths, or of another object
-            found = np.zeros((0, 0))
+        found: NDArray[Any] = np.zeros((0, 0))
+        with suppress(TypeError, ValueError):  # of rows of unequal lengths, or of another object
+            found = array_of("lengths", self.lengths)
         if found.ndim != 1 or len(found) < 2 or found.dtype.kind not in "iu" or found.min() < 0:
             raise ValueError("lengths: are not counts; give steps that accepted 0, 1, …, γ tokens, γ ≥ 1")
         if not found.sum():
@@ -139,7 +137,7 @@ class RequestLog:
             return cls(**found)
 
 
-def _check_rows(name: str, column: Floats, right: np.typing.NDArray[np.bool_], wanted: str) -> None:
+def _check_rows(name: str, column: Floats, right: NDArray[np.bool_], wanted: str) -> None:
     wrong = np.flatnonzero(~right)
     if wrong.size:
         row = int(wrong[0])
