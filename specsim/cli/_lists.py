@@ -44,8 +44,7 @@ def _rules() -> Listing:
             parameters = [{"name": one.name, "default": one.default} for one in rule.parameters]
             about = {"rule": name, "group": group, "claim": rule.claim, "paper": rule.citation}
             records.append(about | measured | {"parameters": parameters})
-        columns = ("rule", "lossless for, or distribution", "tokens/step", "TV", "paper")
-        parts += [claim, Table(columns, rows)]
+        parts += [claim, Table(("rule", "lossless for, or distribution", "tokens/step", "TV", "paper"), rows)]
     parts.append(
         f"tokens/step and TV: n-gram pair, {comparison.gamma} drafted tokens, or two chains of them for "
         f"trees; {comparison.steps:,} steps, seed {comparison.provenance.root}. Parameters: a rule's name, "

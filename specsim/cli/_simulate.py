@@ -210,8 +210,7 @@ def generate(
         text = os.fsencode(prompt)  # as it was typed, whatever bytes these are
         found = specsim.generate(target, draft, text, max_new_tokens=length, rng=seed, **options)
         length = len(found.tokens) if found.interrupted else length
-        alone = specsim.sample(target, text, max_new_tokens=length, eos=eos, rng=found.provenance.root)
-        return found, alone
+        return found, specsim.sample(target, text, max_new_tokens=length, eos=eos, rng=found.provenance.root)
 
     both(2, 0)  # compiles, so that the seconds below are those of decoding
     speculative, plain = both(max_new_tokens, seed)

@@ -68,8 +68,7 @@ class Reading(Shown):
         else:
             yield ALONE
         rows = []
-        lengths = bars([group.beta[0] for group in self.by_entropy])
-        for group, bar in zip(self.by_entropy, lengths, strict=True):
+        for group, bar in zip(self.by_entropy, bars([one.beta[0] for one in self.by_entropy]), strict=True):
             known = f"{group.min:.2f} – {group.max:.2f}", f"{group.contexts:,}", span(group.beta)
             accepted = f"{group.accepted / group.tested:.4f}" if group.tested else NONE
             rows.append((*known, accepted, bar))

@@ -90,8 +90,7 @@ def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measure
     with np.errstate(invalid="ignore"):
         listed_wrong = (found.fault > 0) | (mass > 1.0 + sum_tolerance(layout)).any(axis=0)
     words = [bits_of(columns.p), bits_of(columns.q)]
-    outside = _outside(columns.p)
-    value_wrong = np.any([((bits & outside) != 0).any(axis=1) for bits in words], axis=0)
+    value_wrong = np.any([((bits & _outside(columns.p)) != 0).any(axis=1) for bits in words], axis=0)
     found.fault[:] = np.where(value_wrong, BAD_VALUE, np.where(listed_wrong, BAD_LIST, SOUND))
     found.checksum[:] = 0
     for part in (*words, p_tokens, q_tokens):

@@ -150,8 +150,7 @@ class Lookahead:
     def update(self, history: Sequence[int]) -> None:
         """Advance the window by one step after `history`, and add its n-grams to the pool."""
         if self._levels is None:  # each new level costs a column
-            columns = self.window + self.ngram - 2
-            self._levels = self._rng.choice(np.array(list(history)), size=(1, columns))
+            self._levels = self._rng.choice(np.array(list(history)), size=(1, self.window + self.ngram - 2))
         self._levels[0, 0] = history[-1]
         # the target's most probable token at the end of each column, the lowest among ties
         order, old = self.target.order, self._levels
