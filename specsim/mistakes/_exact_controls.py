@@ -9,7 +9,7 @@ from specsim.mistakes import _reference as ref
 from specsim.mistakes._acceptance import block_verify
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._indexing import whole_draft, without_last_drafted
-from specsim.mistakes._laws import Rows, StepLaw, of_chain, one_hot
+from specsim.mistakes._laws import Rows, StepLaw, of_chain
 from specsim.rules._chain import block
 from specsim.rules._chain.one_hot import RULE as ONE_HOT
 from specsim.rules._chain.sampler_match import RULE as SAMPLER_MATCH
@@ -28,7 +28,7 @@ def block_one_hot(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gener
 
 @of_chain
 def block_one_hot_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
-    certain = [one_hot(len(row), x) for row, x in zip(q, tokens, strict=False)]
+    certain = [[int(y == x) for y in range(len(row))] for row, x in zip(q, tokens, strict=False)]
     return block.RULE.law(range(len(tokens)), tokens, p, certain)
 
 

@@ -5,6 +5,7 @@ All parts get the mistake's values."""
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from numbers import Rational
 from typing import Any
 
@@ -49,11 +50,9 @@ def ratios(tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> list[Any]:
 
 def under_one_uniform(limits: Iterable[Any], p: Rows) -> list[Any]:
     """The chances that one uniform is below each of `limits`, given that it was below those before."""
-    chances, least = [], 1 + 0 * p[0][0]  # of the kind of p: an int over an int would be a float
-    for limit in limits:
-        chances.append(min(least, limit) / least if least else 0 * limit)
-        least = min(least, limit)
-    return chances
+    whole = 1 + 0 * p[0][0]  # of the kind of p: an int over an int would be a float
+    least = pairwise(accumulate(limits, min, initial=whole))
+    return [after / before if before else 0 * after for before, after in least]
 
 
 def follow_rows(tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> list[Row]:
@@ -78,10 +77,6 @@ def chain_law(chances: Part = ratios, follow: Part = follow_rows) -> Law:
     found = of_chain(lambda *rows, **values: (stop_law(chances(*rows, **values)), follow(*rows, **values)))
     found.in_order = True  # type: ignore[attr-defined]  # for `sequence_law`
     return found
-
-
-def one_hot(size: int, token: int) -> list[int]:
-    return [int(y == token) for y in range(size)]
 
 
 def as_given(weights: Iterable[float], like: Row) -> list[Any]:
