@@ -112,10 +112,8 @@ block_verify = partial(
 @of_chain
 def product_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """-log of products of uniforms are arrivals of a Poisson process; test i passes if the i-th is late."""
-    passed = [float(chance) for chance in ratios(tokens, p, q)]
-    times = [0.0]
-    for chance in passed:
-        times.append(times[-1] - log(chance) if chance > 0.0 else inf)
+    waits = (-log(chance) if chance > 0.0 else inf for chance in map(float, ratios(tokens, p, q)))
+    times = list(accumulate(waits, initial=0.0))
     kind = type(p[0][0])
     stop = [kind(_stops_at(i, times)) for i in range(1, len(times))]
     return [1 - sum(stop), *stop], follow_rows(tokens, p, q)
