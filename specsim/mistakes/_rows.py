@@ -75,11 +75,6 @@ def likeliest(rows: Floats, k: float) -> Floats:
     return np.where((-rows).argsort(axis=-1, kind="stable").argsort(axis=-1) < k, rows, 0.0)
 
 
-def excess_of_likeliest(p: Floats, q: Floats, k: float) -> Floats:
-    """The residual where only the k likeliest entries of q are known, and the others are taken for 0."""
-    return excess(p, likeliest(q, k))
-
-
 def in_parts(rows: Floats, parts: float) -> Floats:
     """Normalise the weights of each of `parts` parts of the vocabulary alone."""
     size = rows.shape[-1]
@@ -381,7 +376,7 @@ PARTS: dict[str, list[Parts]] = {
     ],
     "resamples_target": [
         Parts(
-            recovered=partial(excess_of_likeliest, k=k),
+            recovered=lambda p, q, k=k: excess(p, likeliest(q, k)),  # the other entries are taken for 0
             said=f" q is known of its {k:,} likeliest ids." * (k > 0),
         )
         for k in KNOWN
