@@ -7,9 +7,9 @@ process counts spans one after the other; several processes, or workers, count t
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from threading import Lock
 from typing import Any
@@ -89,9 +89,7 @@ class CaseRun:
         if self.seconds is not None and self.total.seconds >= self.seconds:
             return None
         until = int(min(end, self._affordable(end, done), self.goal))
-        if until <= done:
-            return None
-        return self._steps(done, until)
+        return self._steps(done, until) if until > done else None
 
     def ahead(self) -> Iterator[Span]:
         """The steps up to the looks after the next one, if it has no limits and continues."""
@@ -177,6 +175,9 @@ class Here:
 class Schedule:
     """The cases of an audit, and whose turn it is; with `alone` one process of the verifier counts them."""
 
+    #: The steps of a case that make the wanted total variation detectable.
+    _needed: Callable[[CaseRun], int]
+
     def __init__(
         self, subject: Subject, runs: Sequence[CaseRun], progress: Progress = silent, *, alone: bool = False
     ):
@@ -190,11 +191,10 @@ class Schedule:
         #: Cases that one process would not have begun, since others had broken alike before.
         self._not_begun: set[CaseRun] = set()
         self._broken: Counter[tuple[str, str]] = Counter()
-        self._needed_steps: dict[CaseRun, int] = {}
         self._progress, self._lock = progress, Lock()
         self._told = {run.plan.case.name: 0 for run in runs}
         self._steps = {run.plan.case.name: run.plan.steps for run in runs}
-        self._end, self._seconds, self._wanted_tv = math.inf, math.inf, 1.0
+        self._end, self._seconds = math.inf, math.inf
         self._whole = False
 
     def in_turn(self) -> Iterator[CaseRun]:
@@ -214,7 +214,8 @@ class Schedule:
         Each case has a small share of it first, so that its pace is known. If equal shares would then be
         `too_slow`, the cases that `choose` names have all of the time. What is left in the end goes to the
         case nearest to an alarm, and once these have ended, to the others."""
-        self._end, self._seconds, self._wanted_tv, chosen = end, seconds, wanted_tv, self.runs
+        self._end, self._seconds, chosen = end, seconds, self.runs
+        self._needed = cache(lambda run: steps_needed(run.plan, wanted_tv, run.alarm))
         for part in ROUNDS:
             share = part * seconds * (self.place.slots or 1) / len(self.runs)
             for run in self.runs:
@@ -275,11 +276,6 @@ class Schedule:
         begun = [run for run in self.runs if run.total.steps and not run.ended]
         asked = [(run.plan.case.name, kind_of(run.plan), self._needed(run), run.plan.steps) for run in begun]
         return [Candidate(*one, run.total.steps, run.pace) for one, run in zip(asked, begun, strict=True)]
-
-    def _needed(self, run: CaseRun) -> int:
-        if run not in self._needed_steps:
-            self._needed_steps[run] = steps_needed(run.plan, self._wanted_tv, run.alarm)
-        return self._needed_steps[run]
 
     def _left(self) -> float:
         """The seconds that are left to divide: of each process here, or of all workers together."""
