@@ -15,7 +15,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -175,13 +174,11 @@ class Local:
 
 def _requests_of_calls(asked: SequencesAsked, batch: int | None) -> Iterator[range]:
     """The numbers of the requests of each call, which change: `batch`, 1, `batch`, 2, …, `batch`, `batch`."""
-    first, end = asked.first, asked.first + asked.rows
-    for call in count():
+    first, end, call = asked.first, asked.first + asked.rows, 0
+    while first < end:
         size = 1 if batch is None else batch if call % 2 == 0 else 1 + call // 2 % batch
-        if first >= end:
-            return
         yield range(first, min(first + size, end))
-        first += size
+        first, call = first + size, call + 1
 
 
 def _where_rows_are(asked: RowsAsked, name: str, part: slice) -> tuple[str, Any]:
