@@ -277,12 +277,9 @@ def diagnose_decoder(audited: Audited, known: Sequence[Mistake]) -> Diagnosis | 
     mistakes = [one for one in mistakes if decoder_of(one).enumerable]
     prefixes: list[Ints] = []
     for steps in SEGMENTS:
-        keys = [case_key(root, f"diagnosis, {name}") for name in chosen]
+        spans = [Span(name, case_key(root, f"diagnosis, {name}"), done, steps - done) for name in chosen]
         try:
-            new = [
-                count_span(subject, Span(name, key, done, steps - done), in_time).counts["prefixes"][0]
-                for name, key in zip(chosen, keys, strict=True)
-            ]
+            new = [count_span(subject, span, in_time).counts["prefixes"][0] for span in spans]
         except BrokenVerifier:
             return None
         prefixes = [a + b for a, b in zip(prefixes, new, strict=True)] if prefixes else new
