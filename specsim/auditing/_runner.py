@@ -395,11 +395,10 @@ def _step(batch: Batch, case: Any) -> Iterator[str]:
     if not isinstance(case, Case):
         yield f"  emitted {emitted}"
         return
-    withheld = case.certain
     drafts = len(rows.draft_tokens[0]) if getattr(rows, "lengths", None) is None else int(rows.lengths[0])
     parents, drafted = rows.parents[0].tolist(), rows.draft_tokens[0].tolist()
     for j, (parent, x) in enumerate(zip(parents[:drafts], drafted, strict=False)):
-        if withheld:
+        if case.certain:
             yield f"  node {j + 1}: drafted token {x}: p = {float(rows.p[0, parent, x]):.6g}, q was withheld"
             continue
         p, q = float(rows.p[0, parent, x]), float(rows.q[0, parent, x])
@@ -408,6 +407,6 @@ def _step(batch: Batch, case: Any) -> Iterator[str]:
     yield f"  emitted {emitted}: {len(emitted) - 1} accepted, then token {emitted[-1]}"
     at, last = len(emitted) - 1, emitted[-1]
     if parents == list(range(len(parents))):
-        beside = " (the bonus)" if at == drafts else ", q was withheld" if withheld else ""
+        beside = " (the bonus)" if at == drafts else ", q was withheld" if case.certain else ""
         beside = beside or f", q = {float(rows.q[0, at, last]):.6g}"
         yield f"  the last token has p = {float(rows.p[0, at, last]):.6g}{beside}"

@@ -135,10 +135,9 @@ def _for_verifier(declared: Declared) -> list[Case]:
     cases = _on_trees(declared, first) if declared.tree else _on_chains(declared, first)
     for dtype in others:
         for name in ("two-point", "asymmetric", "zeros"):
-            case = fixed_case(name, BITS[dtype])
+            case = replace(fixed_case(name, BITS[dtype]), name=f"{name}, {dtype}", purpose=f"rows of {dtype}")
             tree = chains(2, 2, declared.draft_sampling) if declared.tree else case.tree
-            named: dict[str, Any] = {"name": f"{name}, {dtype}", "purpose": f"rows of {dtype}"}
-            cases.append(replace(case, tree=tree, dtype=dtype, **named))
+            cases.append(replace(case, tree=tree, dtype=dtype))
     return [
         replace(case, tree=chain(most, case.tree.draft_sampling)) if most and case.gamma > most else case
         for case in cases

@@ -217,8 +217,7 @@ def waste_lines(audit: Audit) -> Iterator[str]:
     yield MEANINGS["waste"].format(case=worst)
     if not any(case.lengths[-1] for case in audit.cases if case.tree):
         yield MEANINGS["bonus"]
-    alike = [one for one in exact_controls() if one.law is not None and _fits(audit, one)]
-    if alike:
+    if alike := [one for one in exact_controls() if one.law is not None and _fits(audit, one)]:
         names, reports = (", ".join(some) for some in ([one.name for one in alike], alike[0].threads))
         yield f"It accepts as often as {names}: {alike[0].mechanism} Reported in {reports}."
 
@@ -258,12 +257,6 @@ def time_lines(audit: Audit) -> list[str]:
         power = (f"{case.case} ({case.first_token.detectable_tv:.3f})" for case in held if case.first_token)
         lines.append(MEANINGS["held"].format(power=", ".join(power)))
     return lines
-
-
-def run_line(audit: Audit) -> str:
-    run = audit.provenance
-    threads = _counted(run.threads, "thread")
-    return f"Level {audit.level}, seed {run.root}, {run.seconds:.1f} s on {threads}, specsim {run.specsim}."
 
 
 def replay(audit: Audit) -> str:
@@ -333,7 +326,9 @@ def remarks(audit: Audit) -> Iterator[str]:
     """What raised, what the i.i.d. formula gives, and what was not tested."""
     yield from (f"  {line}" for line in traceback(audit).splitlines())
     yield from iid_report(audit)
-    yield from (*time_lines(audit), *unseen_lines(audit), limits_line(audit), run_line(audit))
+    yield from (*time_lines(audit), *unseen_lines(audit), limits_line(audit))
+    run, threads = audit.provenance, _counted(audit.provenance.threads, "thread")
+    yield f"Level {audit.level}, seed {run.root}, {run.seconds:.1f} s on {threads}, specsim {run.specsim}."
 
 
 def evidence(audit: Audit) -> list[dict[str, str]]:
