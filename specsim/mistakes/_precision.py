@@ -15,14 +15,10 @@ from specsim.mistakes._reference import at, mistake, of_last, round_to
 from specsim.mistakes._rows import OF_IDS, late_race
 
 
-def on_cells(passing: Callable[[Any], int]) -> Callable[..., Any]:
+def on_cells(passing: Callable[[Any], int], p: Row, q: Row, x: int, bits: Any) -> Any:
     """The chance of accepting x if passing(p/q) of the 2^bits uniforms pass, p/q in units of their grid."""
-
-    def chance(p: Row, q: Row, x: int, bits: Any) -> Any:
-        size = 2 ** int(bits)
-        return (0 * p[x] + min(passing(p[x] / q[x] * size), size)) / size
-
-    return chance
+    size = 2 ** int(bits)
+    return (0 * p[x] + min(passing(p[x] / q[x] * size), size)) / size
 
 
 def coarse_last(rng: np.random.Generator, steps: int, count: int, bits: float) -> Floats:
@@ -77,17 +73,17 @@ MISTAKES = (
     mistake(
         "inclusive_test",
         passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x),
-        law=law(on_cells(lambda ratio: floor(ratio) + 1)),  # those ≤ p/q of 0, 1, …, 2^bits - 1
+        law=law(partial(on_cells, lambda ratio: floor(ratio) + 1)),  # those ≤ p/q of 0, 1, …, 2^bits - 1
     ),
     mistake(
         "uniform_of_one",
         passes=lambda u, x, p, q, bits: (np.floor(u * 2.0**bits) + 1.0) / 2.0**bits * at(q, x) < at(p, x),
-        law=law(on_cells(lambda ratio: max(ceil(ratio) - 1, 0))),  # those < p/q of 1, …, 2^bits
+        law=law(partial(on_cells, lambda ratio: max(ceil(ratio) - 1, 0))),  # those < p/q of 1, …, 2^bits
     ),
     mistake(
         "coarse_test",
         passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) < at(p, x),
-        law=law(on_cells(ceil)),  # those < p/q of 0, 1, …, 2^bits - 1
+        law=law(partial(on_cells, ceil)),  # those < p/q of 0, 1, …, 2^bits - 1
     ),
     mistake("zero_uniform", passes=lambda u, x, p, q: at(p, x) > 0.0, law=law(lambda p, q, x: int(p[x] > 0))),
     mistake("coarse_draw", uniforms=coarse_last, law=law_of_last(on_grid)),

@@ -4,6 +4,7 @@ In exact arithmetic an empty residual follows no rejection; with rounding, thres
 does."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -27,14 +28,10 @@ def with_the_rest(p: Floats, q: Floats, x: Ints) -> Floats:
     return left
 
 
-def or_else(otherwise: Callable[[Floats], Floats]) -> Callable[..., Floats]:
+def or_else(otherwise: Callable[[Floats], Floats], p: Floats, q: Floats, x: Ints, threshold: float) -> Floats:
     """The residual; otherwise(p) where its mass is too small."""
-
-    def recover(p: Floats, q: Floats, x: Ints, threshold: float) -> Floats:
-        left = excess(p, q)
-        return np.where(left.sum(axis=1, keepdims=True) <= threshold, otherwise(p), left)
-
-    return recover
+    left = excess(p, q)
+    return np.where(left.sum(axis=1, keepdims=True) <= threshold, otherwise(p), left)
 
 
 def or_gives_up(p: Floats, q: Floats, x: Ints, tries: float) -> Floats:
@@ -90,9 +87,11 @@ MISTAKES = (
         law=ref.law_of_last_token(recover=target_or_first, chances=lambda tokens, p, q: [0] * len(tokens)),
     ),
     mistake("misaligned_residual", recover=lambda p, q, x, k: misaligned(p, q, k)),
-    mistake("residual_floor", recover=or_else(lambda p: p)),
-    mistake("last_id_if_degenerate", recover=or_else(lambda p: np.eye(1, p.shape[1], p.shape[1] - 1))),
-    mistake("first_id_if_degenerate", recover=or_else(lambda p: np.eye(1, p.shape[1]))),
+    mistake("residual_floor", recover=partial(or_else, lambda p: p)),
+    mistake(
+        "last_id_if_degenerate", recover=partial(or_else, lambda p: np.eye(1, p.shape[1], p.shape[1] - 1))
+    ),
+    mistake("first_id_if_degenerate", recover=partial(or_else, lambda p: np.eye(1, p.shape[1]))),
     mistake("one_empty_residual", verify=lambda *given: ref.verify(*given, rows=target_if_any_empty)),
     mistake("padding_wins", verify=padding_wins),
 )

@@ -6,7 +6,7 @@ The mistake of a decoder `CHOSEN` tests the draft's most probable tokens as if t
 Typical acceptance takes the longest path instead, as Medusa does (`WHOLE`). Given the tokens before, every
 exact verifier emits the target's law, so there is one exact hypothesis."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -64,7 +64,7 @@ class _Seen:
     def prediction(self, mistake: Mistake) -> Prediction:
         case, tree = self.case, self.case.tree
         whole = WHOLE.get(mistake.name)
-        by_node = nodewise.law(_node_law(mistake, tree.draft_sampling))
+        by_node = nodewise.law(partial(_node_law, mistake, tree.draft_sampling))
         law = partial(whole, **mistake.values) if whole else by_node
         found = np.zeros(self.counts.shape)
         nodes = range(tree.size + 1)
@@ -87,23 +87,21 @@ class _Seen:
         return Prediction(found / np.maximum(found.sum(axis=1, keepdims=True), LEAST))
 
 
-def _node_law(mistake: Mistake, sampling: str) -> Callable[..., tuple[list[Any], Row]]:
+def _node_law(
+    mistake: Mistake, sampling: str, p: Row, q: Row, children: Sequence[int]
+) -> tuple[list[Any], Row]:
     """The law at a node: the children one after the other, each against what the one before has left."""
-
-    def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], Row]:
-        left, own, reached, accept = list(p), list(q), 1.0, []
-        for x in children:
-            if sampling.startswith("top") and mistake.name != CHOSEN:
-                own = [float(y == x) for y in range(len(p))]
-            stop, follow = _first_test(mistake, left, own, x)
-            accept.append(reached * stop[1])
-            reached, left = reached * stop[0], list(follow[0])
-            if sampling == "without replacement":
-                own = [0.0 if y == x else weight for y, weight in enumerate(own)]
-                own = normalise(own) if any(own) else own
-        return accept, left
-
-    return node_law
+    left, own, reached, accept = list(p), list(q), 1.0, []
+    for x in children:
+        if sampling.startswith("top") and mistake.name != CHOSEN:
+            own = [float(y == x) for y in range(len(p))]
+        stop, follow = _first_test(mistake, left, own, x)
+        accept.append(reached * stop[1])
+        reached, left = reached * stop[0], list(follow[0])
+        if sampling == "without replacement":
+            own = [0.0 if y == x else weight for y, weight in enumerate(own)]
+            own = normalise(own) if any(own) else own
+    return accept, left
 
 
 def _first_test(mistake: Mistake, p: Row, q: Row, x: int) -> tuple[list[Any], list[Any]]:

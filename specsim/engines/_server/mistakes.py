@@ -97,15 +97,11 @@ def _keep_rejected(step: Step) -> None:
     run.length[at] += 1
 
 
-def _forget_accepted(where: Callable[[Step], NDArray[np.bool_]]) -> Callable[[Step], None]:
+def _forget_accepted(where: Callable[[Step], NDArray[np.bool_]], step: Step) -> None:
     """Remove the token before the last one from the texts `where` one was accepted."""
-
-    def act(step: Step) -> None:
-        run, at = step.run, np.flatnonzero(where(step) & (step.accepted > 0))
-        run.seen[at, run.length[at] - 2] = run.seen[at, run.length[at] - 1]
-        run.length[at] -= 1
-
-    return act
+    run, at = step.run, np.flatnonzero(where(step) & (step.accepted > 0))
+    run.seen[at, run.length[at] - 2] = run.seen[at, run.length[at] - 1]
+    run.length[at] -= 1
 
 
 def _bonus_twice(step: Step) -> None:
@@ -203,8 +199,8 @@ ACTS: dict[str, Callable[..., Any]] = {
     "last_of_text_from_draft": _last_of_text_from_draft,
     "target_not_rolled_back": _keep_rejected,
     "recovered_not_cached": _last_token_unseen,
-    "accepted_lost": _forget_accepted(lambda step: step.rejected),
-    "target_one_short": _forget_accepted(lambda step: ~step.rejected),
+    "accepted_lost": partial(_forget_accepted, lambda step: step.rejected),
+    "target_one_short": partial(_forget_accepted, lambda step: ~step.rejected),
     "bonus_cached_twice": _bonus_twice,
     "state_keeps_rejected": lambda step, memory, seen, window: seen.fill(step.gamma + 1),
     "state_one_stale": lambda step, memory, seen, window: np.maximum(seen - 1, 1, out=seen),
