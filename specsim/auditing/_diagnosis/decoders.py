@@ -64,11 +64,6 @@ class Texts:
         self.in_time.spend(laws)
         return prediction, self.counts[:before]
 
-    @property
-    def reads_all(self) -> bool:
-        """Whether all of a text is its context."""
-        return isinstance(self.processed[0], _OfTexts)
-
 
 def read_texts(subject: DecoderSubject, case: DecoderCase, prefixes: Ints, in_time: odds.Limits) -> Texts:
     """The texts of a case of one prompt, from the counts of its `prefixes`."""
@@ -383,7 +378,7 @@ def _of_all_lengths(mistake: Mistake, seen: Sequence[Texts], drafts: int = DRAFT
     longest = max(max(one.case.max_new_tokens for one in seen) - 1, 1)  # a longer draft is never used
     size = max(one.case.vocab_size for one in seen)
     decode = decoder_of(mistake)
-    if any(one.reads_all for one in seen) and not by_token(decode):
+    if any(isinstance(one.processed[0], _OfTexts) for one in seen) and not by_token(decode):
         drafts = DRAFTS_AFTER_TEXTS
     shapes = [(gamma, False) for gamma in sorted({min(gamma, longest) for gamma in LENGTHS})]
     shapes += [(gamma, True) for gamma in LENGTHS if size**gamma <= drafts]
