@@ -232,7 +232,6 @@ def declared(function: Verifier) -> Declared:
 
 def _promise(promises: Mapping[str, Any]) -> Declared:
     known = {field.name for field in fields(Declared)}
-    unknown = set(promises) - known
-    if unknown:
+    if unknown := set(promises) - known:
         raise TypeError(f"declared: no such promise {sorted(unknown)}; known are {', '.join(sorted(known))}")
     return Declared(**promises)

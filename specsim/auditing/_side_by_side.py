@@ -110,8 +110,7 @@ class OnWorkers:
         given = sources_digest(), self._subject.reference, self._subject.timeout
 
         def next_task() -> Task | None:
-            span = next_span()
-            return None if span is None else Task(_count, (*given, span))
+            return None if (span := next_span()) is None else Task(_count, (*given, span))
 
         for task, _, found in self._workers.results(next_task, max(FIRST_IN_FLIGHT, cases)):
             yield task.arguments[-1], found

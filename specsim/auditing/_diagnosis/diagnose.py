@@ -70,8 +70,7 @@ def diagnose_edge_case(
     subject: VerifierSubject, key: Key, known: Sequence[Mistake] | None = None
 ) -> Diagnosis | None:
     """Diagnose `subject` by the tokens that follow a draft of almost no mass; None if it does not take it."""
-    case = rare_draft_case(subject.declared)
-    if case is None:
+    if (case := rare_draft_case(subject.declared)) is None:
         return None
     calls = VerifierSource(subject.callee, case, subject.timeout)
     tokens, accepted = calls.verify(rare_rows(calls, key, STEPS), key, 0)

@@ -176,8 +176,7 @@ class Audited:
         tests = sum(len(one.tables) + 2 for one in enough)
         for result in enough:
             self.in_time()
-            counts = self.run(mistake, result, STEPS)
-            if counts is None:
+            if (counts := self.run(mistake, result, STEPS)) is None:
                 continue  # a case that is not for every mistake: q is None, or drafts of several lengths
             effect = findings.design_effect(result.tables, result.counts)
             if effect is not None and effect != 1.0:  # the larger of both

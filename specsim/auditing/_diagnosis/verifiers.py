@@ -117,8 +117,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         found = odds.posterior(scored, exact, number)
         if found.settled or (found.named and _same_law([one.mistake for one, _ in found.named], cases)):
             break
-    exact_there = odds.posterior(scored, exact, number).exact > 0.5
-    if exact_there:
+    if exact_there := found.exact > 0.5:
         seen += [(case, np.sum([drawn(case, n) for n in SEGMENTS if n <= done], axis=0)) for case in further]
         scored, exact = _by_outcomes(mistakes, seen, in_time)
         exact_there = odds.posterior(scored, exact, number).exact > 0.5
@@ -321,8 +320,7 @@ def _with_tables(
             tried: list[odds.Scored] = []
             for mistake in versions(one.mistake):
                 audited.in_time()
-                counts = audited.run(mistake, result, most)
-                if counts is None:
+                if (counts := audited.run(mistake, result, most)) is None:
                     break
                 runs = [Prediction.simulated(table.counts(counts)[None]) for table in tables]
                 more = odds.score(mistake, [(run, seen) for run, (_, seen) in zip(runs, laws, strict=True)])
@@ -343,8 +341,7 @@ def _rejected(pairs: Sequence[tuple[Table, TableResult]]) -> list[Table]:
 
 def _between_steps(mistakes: Sequence[Mistake], audited: Audited, steps: int, reason: str) -> Diagnosis:
     """Rank the mistakes by which steps depend on each other; without a name, for `reason`."""
-    seen = signatures(audited.subject.callee, audited.subject.timeout)
-    if not seen:
+    if not (seen := signatures(audited.subject.callee, audited.subject.timeout)):
         return odds.conclude(None, 0, reason)
     counts = np.array(list(seen[0].values()))
     among = [mistake for mistake in mistakes if mistake.law is None]
@@ -388,8 +385,7 @@ def _evidence(best: odds.Scored, seen: Outcomes, subject: VerifierSubject, root:
     step = next((first + int(here.argmax()) for first, here in alike if here.any()), None)
     if step is None:
         return text, ""
-    name = shlex.quote(subject.name)
-    replay = f"specsim replay {name} --case {case.name!r} --step {step} --seed {root}"
+    replay = f"specsim replay {shlex.quote(subject.name)} --case {case.name!r} --step {step} --seed {root}"
     if subject.device != "cpu":
         replay += f" --device {subject.device}"
     return text, f"One such step: {replay}"

@@ -123,8 +123,7 @@ class Audit(_results.Audit):
 
     def plot(self, ax: _plotting.Axes | None = None) -> _plotting.Axes:
         """The table with the largest e-value: observed over expected counts in its cells."""
-        worst = figures.worst_tables(self)
-        if not worst:
+        if not (worst := figures.worst_tables(self)):
             raise ValueError("no table can be plotted: no case has a table of at most 64 cells")
         axes = figures.draw_deviation(_plotting.axes_or_new(ax), worst[0])
         axes.set_title(worst[0].title(self))

@@ -83,8 +83,7 @@ def source_of(module: str) -> str | None:
     for i in range(len(parts)):
         name = ".".join(parts[: i + 1])
         specs = (finder.find_spec(name, places) for finder in sys.meta_path)
-        found = next(filter(None, specs), None)
-        if found is None:
+        if (found := next(filter(None, specs), None)) is None:
             return None
         file, places = found.origin, found.submodule_search_locations or []
     return file

@@ -173,8 +173,7 @@ def send_frame(end: socket, nonce: bytes, kind: Kind, content: bytes) -> None:
 def _receive(end: socket, view: memoryview) -> None:
     """Fill `view`. Raises EOFError if the other side has closed."""
     while len(view):
-        got = end.recv_into(view)
-        if not got:
+        if not (got := end.recv_into(view)):
             raise EOFError
         view = view[got:]
 

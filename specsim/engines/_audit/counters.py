@@ -41,8 +41,7 @@ def reported(texts: Sequence[Completion]) -> list[Drafts]:
         requests[one.number].append(one)
     found = []
     for number, group in requests.items():
-        told = [one for one in group if one.drafted is not None and one.accepted is not None]
-        if told:
+        if told := [one for one in group if one.drafted is not None and one.accepted is not None]:
             found.append(_sum(told, _tokens(group), len(group), number))
     return found
 
@@ -133,8 +132,7 @@ def efficiency(
     length: float | None,
 ) -> EngineEfficiency | None:
     """What speculation gained; None if the engine reports no drafted tokens. `length` is that of drafts."""
-    counted = total(texts, server)
-    if counted is None or counted.drafted <= 0 or not len(places):
+    if (counted := total(texts, server)) is None or counted.drafted <= 0 or not len(places):
         return None
     expected = _tokens_per_step(places, masses, length) if length else None
     return EngineEfficiency(

@@ -126,8 +126,7 @@ def _read_logprobs(
     choice: dict[str, Any], request: Request, pair: Pair, where: str
 ) -> tuple[Logprobs, Lists, list[int] | None]:
     """Log-probabilities, lists of the most probable tokens, and token ids: each None if it is not there."""
-    given = choice.get("logprobs")
-    if given is None:
+    if (given := choice.get("logprobs")) is None:
         return None, None, None
     if not isinstance(given, dict):
         raise GarbageError(f"{where}: {reprlib.repr(given)} is not an object")

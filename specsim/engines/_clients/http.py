@@ -178,8 +178,7 @@ class HttpServer:
 
     def _check_model(self, answer: dict[str, Any]) -> None:
         """Note the model of the first answer; raise FailedError if another one answers."""
-        model = answer.get("model")
-        if not isinstance(model, str):
+        if not isinstance(model := answer.get("model"), str):
             return
         with self._lock:
             if self._named is None:
@@ -376,8 +375,7 @@ class TextServer(HttpServer):
 
 def _forms(choice: dict[str, Any], request: Request, where: str) -> dict[str, Pieces]:
     """The text of a choice in the forms that are given. Raises GarbageError."""
-    text = choice.get("text")
-    if not isinstance(text, str):
+    if not isinstance(text := choice.get("text"), str):
         raise answers.GarbageError(f"{where}: the text is {type(text).__name__}, not a string")
     words = islice(WORD.finditer(text), request.max_tokens)
     forms: dict[str, Pieces] = {FORMS[2]: tuple(found[0][:LONGEST] for found in words)}

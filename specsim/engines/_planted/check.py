@@ -72,8 +72,7 @@ class PlantCheck(Judged):
 
     def tolerance(self, dtype: str) -> float:
         """The tolerance in log p of an engine in `dtype`: twice the largest deviation, or 1e-6."""
-        found = [one.tolerance for one in self.deviations if one.dtype == dtype]
-        if not found:
+        if not (found := [one.tolerance for one in self.deviations if one.dtype == dtype]):
             raise ValueError(f"dtype: {dtype!r} was not checked; pass dtypes=[{dtype!r}]")
         return max(found)
 
@@ -201,8 +200,7 @@ def _transformers(folder: Path, dtype: str) -> Computed:
     import torch
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
-    model.eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
 
     def computed(text: Ints, places: Ints) -> Floats:
         with torch.no_grad():
