@@ -164,14 +164,12 @@ def _steps(case: ShapesCase, key: Key, steps: int) -> Iterator[Steps]:
 @cache
 def versions(mistake: Mistake) -> list[tuple[Mistake, Parts]]:
     """`mistake` and its parts, then those of its versions, whose verifier draws the last token from these."""
-
-    def of(one: Parts) -> Mistake:
-        return replace(
-            mistake, mechanism=mistake.mechanism + one.said, verify=partial(verify, **drawing(one))
-        )
-
     own, *others = PARTS[mistake.name]
-    return [(mistake, own), *((of(one), one) for one in others)]
+    found = [(mistake, own)]
+    for one in others:
+        said = mistake.mechanism + one.said
+        found.append((replace(mistake, mechanism=said, verify=partial(verify, **drawing(one))), one))
+    return found
 
 
 def score(mistake: Mistake, seen: Seen) -> odds.Scored:
