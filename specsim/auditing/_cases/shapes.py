@@ -131,7 +131,7 @@ class ShapesCase:
         """Bytes of p and q in the largest call, in the dtype of the case."""
         blocks = [block for number in range(4) for block in self.round((0, 0), number)]
         most = max(block.rows * block.vocab_size * (2 * block.gamma + 1) for block in blocks)
-        return most * np.dtype(dtype_of(self.dtype)).itemsize
+        return most * dtype_of(self.dtype).itemsize
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -226,8 +226,7 @@ class ShapesCase:
             here = places[:, :gamma] == k
             tokens[here] = cdf.searchsorted(u[here] * cdf[-1], side="right")
         lengths = (choices[:, gamma + 2] * (gamma + 1)).astype(np.int64) if self.uneven else None
-        dtype = np.dtype(dtype_of(self.dtype))
-        return ShapedRows(tokens, places, bank, block, inside, dtype, apart, lengths)
+        return ShapedRows(tokens, places, bank, block, inside, apart, lengths)
 
 
 def _design(entry: dict[str, Any]) -> ShapesCase:
@@ -256,7 +255,6 @@ class ShapedRows:
     bank: Bank
     block: Block
     inside: Ints
-    dtype: np.dtype[Any]
     apart: Ints
     lengths: Ints | None = None
 
