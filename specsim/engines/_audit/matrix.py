@@ -26,6 +26,7 @@ from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import possible_orders
 from specsim.engines._planted.requests import PENALTIES, Engine, Sampling
 from specsim.models._processed import SAMPLING
+from specsim.simulation._counting import offset
 
 #: The batteries, each with the settings of those before it, and their settings.
 BATTERIES, SETTINGS = (read_table("batteries")[name] for name in ("batteries", "settings"))
@@ -349,13 +350,10 @@ def audit_matrix(
             work.append((row, count, asked, stores))
         done, planned = 0, len(both) * sum(planned_tokens(asked) for _, _, asked, _ in work)
 
-        def received(here: int, _: int) -> None:
-            tell(done + here, planned)
-
         for row, count, requests, stores in work:
             runs: list[Run] = []
             for one, store in zip(both, stores, strict=True):
-                runs.append(serve(one, planted, requests, store, root, progress=received))
+                runs.append(serve(one, planted, requests, store, root, progress=offset(tell, done, planned)))
                 done += planned_tokens(requests)
             command = f"specsim audit engine {asked_of} --planted {planted.folder} {row.options()}".strip()
             command += f" --tokens {count} --seed {root}"
@@ -364,7 +362,6 @@ def audit_matrix(
             audit = judge(runs[0], orders=orders, tolerance=tolerance, **how)
             order = audit.order if len(possible_orders(row.sampling)) > 1 and audit.texts else ""
             cells.append(MatrixCell(row.name, audit, plain, order, command))
-            interrupted = any(run.interrupted for run in runs)
-            if interrupted:
+            if interrupted := any(run.interrupted for run in runs):
                 break
     return EngineMatrix(name, battery, about["version"], tuple(cells), tokens, interrupted)
