@@ -50,9 +50,7 @@ class TextStore:
             for answer in _read(path):
                 self._keep(answer)
             with path.open("rb+") as file:  # a last line that a crash left unfinished is cut off
-                data = file.read()
-                if data and not data.endswith(b"\n"):
-                    file.truncate(data.rfind(b"\n") + 1)
+                file.truncate(file.read().rfind(b"\n") + 1)
         else:
             _append(path, {"format": FORMAT} | header, "w")
 
