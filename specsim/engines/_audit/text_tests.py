@@ -24,8 +24,6 @@ MOST_CONTEXTS, MOST_CELLS = 4096, 512
 STAKE = 0.01
 #: Shares staked on each pair of texts of one prompt that their first tokens are equal.
 SHARES = (0.02, 0.1, 0.3)
-#: Indices of no token.
-NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def tables(
             yield Cells.uniform(f"{where}, by {order}", masses.u[order][here])
     u = masses.u["p/q"]
     for lag in () if stops else LAGS:
-        both = np.flatnonzero(places.text[lag:] == places.text[:-lag]) if len(places) > lag else NONE
+        both = np.flatnonzero(places.text[lag:] == places.text[:-lag])
         yield Cells.pairs(f"tokens {lag} apart", u[both], u[both + lag])
     for name, pairs in partners:
         # the tokens at the same place in both texts of each pair
