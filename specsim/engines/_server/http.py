@@ -271,7 +271,9 @@ class Handler(BaseHTTPRequestHandler):
         self._send(status, json.dumps(content).encode(), "application/json")
 
     def _send_error(self, error: ApiError) -> None:
-        self._send_json(error.status, error.to_json())
+        kind = "invalid_request_error" if error.status < 500 else "server_error"
+        about = {"message": str(error), "type": kind, "param": error.parameter, "code": error.status}
+        self._send_json(error.status, {"error": about})
 
     def _send(self, status: int, content: bytes, kind: str = "text/plain") -> None:
         self.send_response(status)

@@ -26,11 +26,6 @@ class ApiError(Exception):
         super().__init__(message)
         self.status, self.parameter = status, parameter
 
-    def to_json(self) -> dict[str, Any]:
-        kind = "invalid_request_error" if self.status < 500 else "server_error"
-        error = {"message": str(self), "type": kind, "param": self.parameter, "code": self.status}
-        return {"error": error}
-
 
 @dataclass(frozen=True)
 class Call:
