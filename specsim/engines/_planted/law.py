@@ -266,8 +266,7 @@ class Law:
         read = read.copy()
         if self.openers:
             read[:, -1] -= self.openers[0]
-        outside = (read < 0) | (read >= np.array(self.sizes, dtype=np.int64))
-        if outside.any():
+        if (outside := (read < 0) | (read >= np.array(self.sizes, dtype=np.int64))).any():
             row, column = np.argwhere(outside)[0]
             token = np.asarray(contexts)[row, column]
             raise ValueError(f"contexts, row {row}: no distribution after token {token} in column {column}")
@@ -390,14 +389,13 @@ def draw_pair(
     sizes += (openers,) * (openers > 0)
     contexts = np.prod(sizes, dtype=float)
     shared = words + 1 + openers, offsets, tuple(range(words + 1, words + 1 + openers))
+    logits: Iterable[Logits]
     if contexts <= MOST_ROWS and contexts * words <= MOST_ENTRIES:
         pairs = np.array([_shuffled_pair(words, kind, overlap, rng, 16.0) for _ in range(int(contexts))])
-        tables = (_apart(pairs[:, i], 16.0).reshape(*sizes, words) for i in (0, 1))
-        target, draft = (Law(*shared, TableLogits(table), memory, experts) for table in tables)
+        logits = (TableLogits(_apart(pairs[:, i], 16.0).reshape(*sizes, words)) for i in (0, 1))
     else:
-        empty = len(offsets) if memory else None
-        logits = _additive(sizes, empty, words, kind, overlap, rng)
-        target, draft = (Law(*shared, one, memory, experts) for one in logits)
+        logits = _additive(sizes, len(offsets) if memory else None, words, kind, overlap, rng)
+    target, draft = (Law(*shared, one, memory, experts) for one in logits)
     return target, draft
 
 
