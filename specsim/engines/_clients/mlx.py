@@ -34,26 +34,24 @@ class MlxEngine(InProcess):
         sampling, prompt = request.sampling, list(request.prompt)
         if request.seed is not None and index == 0:
             self._mx.random.seed(request.seed)
-        how: dict[str, Any] = {
-            "sampler": self._sampling.make_sampler(
-                temp=sampling.temperature,
-                top_p=sampling.top_p,
-                min_p=sampling.min_p,
-                top_k=sampling.top_k or 0,
-                xtc_probability=sampling.xtc_probability,
-                xtc_threshold=sampling.xtc_threshold,
-            )
-        }
-        penalties = {name: getattr(sampling, name) for name in PENALTIES}
+        sampler = self._sampling.make_sampler(
+            temp=sampling.temperature,
+            top_p=sampling.top_p,
+            min_p=sampling.min_p,
+            top_k=sampling.top_k or 0,
+            xtc_probability=sampling.xtc_probability,
+            xtc_threshold=sampling.xtc_threshold,
+        )
         far = sampling.penalty_last_n or self._planted.context  # mlx-lm's default is 20
-        how["logits_processors"] = self._sampling.make_logits_processors(
+        processors = self._sampling.make_logits_processors(
             dict(sampling.logit_bias) or None,
-            **penalties,
+            **{name: getattr(sampling, name) for name in PENALTIES},
             **{name.replace("penalty", "context_size"): far for name in PENALTIES},
         )
+        how = {"sampler": sampler, "logits_processors": processors, **self._drafting}
         tokens, logprobs, top, accepted = [], [], [], 0
         for one in self._lm.stream_generate(
-            self._model, self._tokenizer, prompt, max_tokens=request.max_tokens, **how, **self._drafting
+            self._model, self._tokenizer, prompt, max_tokens=request.max_tokens, **how
         ):
             token, accepted = int(one.token), accepted + bool(one.from_draft)
             tokens.append(token)

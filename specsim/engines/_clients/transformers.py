@@ -115,12 +115,9 @@ class TransformersEngine(InProcess):
         how: dict[str, Any] = {"do_sample": False}
         if sampling.temperature > 0:
             how = {"do_sample": True, "temperature": sampling.temperature, "top_k": sampling.top_k or 0}
-            how |= {"top_p": sampling.top_p, "min_p": sampling.min_p or None}
-            how |= {"typical_p": sampling.typical_p}
-        how |= {
-            "repetition_penalty": sampling.repetition_penalty,
-            "min_new_tokens": min(sampling.min_tokens, request.max_tokens) or None,
-        }
+            how |= {"top_p": sampling.top_p, "min_p": sampling.min_p or None, "typical_p": sampling.typical_p}
+        how["repetition_penalty"] = sampling.repetition_penalty
+        how["min_new_tokens"] = min(sampling.min_tokens, request.max_tokens) or None
         if sampling.logit_bias:
             how["sequence_bias"] = {(token,): float(bias) for token, bias in sampling.logit_bias}
         how["bad_words_ids"] = [list(word) for word in sampling.bad_words] or None
@@ -159,8 +156,7 @@ class TransformersEngine(InProcess):
             logprobs = tuple(float(logs[i, token]) for i, token in enumerate(tokens))
             if asked.logprobs:
                 top = tuple(most_probable(row, asked.logprobs) for row in logs[: len(tokens)])
-        finish = "stop" if stopped else "length"
-        about = {"finish": finish, "seconds": seconds, **counts}
+        about = {"finish": "stop" if stopped else "length", "seconds": seconds, **counts}
         return Completion(request.number, index, tuple(tokens), logprobs, top, **about)
 
 
