@@ -105,12 +105,8 @@ def _own(engine: str, kernels: bool, block_verify: bool, source: str = "") -> Ve
     sampler = SimpleNamespace(posterior_threshold=0.95, posterior_alpha=0.4, **enabled)
     config = SimpleNamespace(enable_reduce_sample=False, rejection_sampler_config=sampler)
     module.get_ascend_config = lambda: config
-    sample = module.rejection_sample
-
-    def rejection_sample(*arguments: Any, target_logits: Any = None) -> Any:
-        return sample(*arguments)
-
-    return vllm.adapt(rejection_sample)
+    # by the name of its parameter `adapt` sees that it takes logits
+    return vllm.adapt(lambda *arguments, target_logits=None: module.rejection_sample(*arguments))
 
 
 whole = partial(_own, "vllm-ascend:whole", False, False)
