@@ -239,9 +239,8 @@ class EngineAudit(Judged):
         return MEANINGS[self.verdict].format(wrong=wrong, right=right, **numbers)
 
     def evidence(self) -> Iterator[Piece]:
-        yield table_of_tests(
-            [*self.tests[:1], *(test for test in self.tests[1:] if test.n)], "tokens", p_values=True
-        )
+        tests = [*self.tests[:1], *(test for test in self.tests[1:] if test.n)]
+        yield table_of_tests(tests, "tokens", p_values=True)
 
     def summary(self) -> Iterable[Piece]:
         """The tests that reject, if something was found."""

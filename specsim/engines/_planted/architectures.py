@@ -121,9 +121,8 @@ def _attention(layer: str, made: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _one_layer(layout: Layout, context: int, window: int = 0) -> tuple[dict[str, Tensor], int]:
     """A layer of attention without its MLP."""
-    tensors = _attention(
-        "model.layers.0", layout.attention(layout.heads(context, window=window), layout.hidden)
-    )
+    made = layout.attention(layout.heads(context, window=window), layout.hidden)
+    tensors = _attention("model.layers.0", made)
     norms = "layers.0.input_layernorm", "layers.0.post_attention_layernorm", "norm"
     ones = {f"model.{norm}": zeros(layout.hidden) + 1 for norm in norms}
     return tensors | ones, layout.hidden // HEAD_SIZE

@@ -105,8 +105,7 @@ class Sampling:
     @property
     def acting(self) -> set[str]:
         """The names of the parameters that change rows."""
-        values = {name: getattr(self, name) for name in NEUTRAL}
-        acting = {name for name, value in values.items() if value not in (None, NEUTRAL[name])}
+        acting = {name for name, neutral in NEUTRAL.items() if getattr(self, name) not in (None, neutral)}
         return acting if self.stop_ids else acting - {"min_tokens"}
 
     @property
