@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def written(grammar: Grammar, pair: Pair, lark: bool = False) -> str:
 
 def read(given: Any, pair: Pair) -> Grammar:
     """The grammar of `structured_outputs`, in such a GBNF. Raises ValueError for all else."""
-    try:
+    with suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
         rules = [line.split(" ::= ", 1) for line in given["grammar"].splitlines()]
         numbers, found = {name: number for number, (name, _) in enumerate(rules)}, []
         for name, rule in rules:
@@ -73,8 +74,6 @@ def read(given: Any, pair: Pair) -> Grammar:
             found.append(tuple((token, numbers[then]) for (token,), then in pairs))
         if [*given] == ["grammar"] and rules[0][0] == "root":
             return tuple(found)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        pass
     raise ValueError(
         "structured_outputs: expected a grammar alone, of rules of words, each with the rule after it, as in "
         'root ::= " a" root | ""'

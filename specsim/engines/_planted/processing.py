@@ -20,9 +20,7 @@ from specsim.engines._planted.requests import BANS, NEUTRAL, PENALTIES, Sampling
 from specsim.models._processed import SAMPLING, process
 
 #: The orders of temperature and truncation, what few engines have, what penalties count, where words begin.
-ORDERS, LATE, COUNTED, WORDS = (
-    read_table("processing")[name] for name in ("orders", "late", "counted", "words")
-)
+ORDERS, LATE, COUNTED, WORDS = read_table("processing").values()
 FIRST_ORDER: str = ORDERS[0]
 #: So an order begins in which the parameters that requests leave out have the checkpoint's values.
 DEFAULTS = "defaults of the checkpoint, "
