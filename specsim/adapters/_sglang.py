@@ -13,9 +13,8 @@ import numpy as np
 
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
+from specsim.adapters import _triton as triton
 from specsim.adapters._contract import Verifier, declares
-from specsim.adapters._triton import device as kernels_device
-from specsim.adapters._triton import language
 from specsim.models import Tree
 
 with suppress(ImportError):  # whoever has the engine has it
@@ -141,9 +140,9 @@ def adapt_dspark(function: engines.Function, device: str = "cpu") -> Verifier:
 def _own_chain(block: bool) -> Verifier:
     """SGLang's own kernel, on a GPU or interpreted, token-wise or with block verification."""
     folder = stubs.installed_folder("sglang", INSTALL)
-    language()  # before the kernels are defined
+    triton.language()  # before the kernels are defined
     function = stubs.part(folder, f"{OPS}.reject_sampling").chain_speculative_sampling_triton
-    return adapt_chain(function, kernels_device(), block)
+    return adapt_chain(function, triton.device(), block)
 
 
 chain, block = partial(_own_chain, False), partial(_own_chain, True)
@@ -173,10 +172,10 @@ def dspark() -> Verifier:
 def dspark_triton() -> Verifier:
     """Adapt SGLang's own DSpark in Triton, on a GPU or interpreted. Raises EngineMissing."""
     folder = stubs.installed_folder("sglang", INSTALL)
-    names = language()
+    names = triton.language()
     module = stubs.part(folder, DSPARK, absent=["msgspec"])
     module.libdevice = names["tldevice"]  # type: ignore[attr-defined]
-    return adapt_dspark(module.blockwise_rejection_triton, kernels_device())
+    return adapt_dspark(module.blockwise_rejection_triton, triton.device())
 
 
 def _after_a_token(draft_tokens: Any) -> Any:

@@ -20,9 +20,8 @@ import numpy as np
 
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
+from specsim.adapters import _triton as triton
 from specsim.adapters._contract import Verifier, declares
-from specsim.adapters._triton import device as kernels_device
-from specsim.adapters._triton import language
 
 with suppress(ImportError):  # whoever has the engine has it
     import torch
@@ -79,8 +78,8 @@ WARMUP = "vllm.model_executor.warmup.jit_warmup_triton_helper", "vllm.model_exec
 def verifier() -> Verifier:
     """Adapt vLLM's own function, on a GPU or interpreted. Raises EngineMissing."""
     folder = stubs.installed_folder("vllm", INSTALL)
-    given = {"vllm.triton_utils": {**language(), "HAS_TRITON": True}}
-    return adapt(stubs.part(folder, SAMPLER, *WARMUP, given=given).rejection_sample, kernels_device())
+    given = {"vllm.triton_utils": {**triton.language(), "HAS_TRITON": True}}
+    return adapt(stubs.part(folder, SAMPLER, *WARMUP, given=given).rejection_sample, triton.device())
 
 
 UTILITIES = "vllm.triton_utils", "vllm.triton_utils.importing"
@@ -107,8 +106,7 @@ def cpu_verifier() -> Verifier:
     # the library that vLLM would choose for this processor
     builds = ("_C_AVX512", "_C_AVX2") if torch.cpu._is_avx512_supported() else ("_C_AVX2",)
     libraries = [folder / "vllm" / f"{build}.abi3.so" for build in builds]
-    found = [library for library in libraries if library.exists()]
-    if not found:
+    if not (found := [library for library in libraries if library.exists()]):
         raise engines.EngineMissing(f"{libraries[-1]} is not there (this vLLM is for a GPU); {INSTALL}")
     torch.ops.load_library(str(found[0]))
     modules = (SAMPLER, f"{UTILITIES[0]}.dispatcher", "vllm.utils.cpu_triton_utils", *WARMUP, *UTILITIES)
@@ -178,7 +176,7 @@ def adapt_v2(rejection_sample: engines.Function, device: str = "cpu", block: boo
 
 def _own_v2(block: bool) -> Verifier:
     """vLLM's own function, on a GPU or interpreted. Raises EngineMissing."""
-    return adapt_v2(sampler_v2().rejection_sample, kernels_device(), block)
+    return adapt_v2(sampler_v2().rejection_sample, triton.device(), block)
 
 
 verifier_v2, block_verifier_v2 = partial(_own_v2, False), partial(_own_v2, True)
@@ -188,5 +186,5 @@ def sampler_v2() -> Any:
     """The module of vLLM's function, its kernels compiled or interpreted. Raises EngineMissing."""
     folder = stubs.installed_folder("vllm", INSTALL)
     names = (MODULE_V2, f"{WORKER}.sample.gumbel", f"{WORKER}.sample.watermark", PHILOX)
-    given = {"vllm.triton_utils": {**language(), "HAS_TRITON": True}}
+    given = {"vllm.triton_utils": {**triton.language(), "HAS_TRITON": True}}
     return stubs.part(folder, *names, given=given)

@@ -13,7 +13,6 @@ from specsim.core.distributions import top_p
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._decoding import Decoder, decoder
-from specsim.mistakes._reference import at, mask_drafted, mistake, target
 from specsim.rules._chain.one_hot import recovered as without_drafted
 
 
@@ -51,39 +50,39 @@ def until(tokens: Sequence[int], q: laws.Rows, threshold: Any) -> int:
 
 
 MISTAKES = (
-    mistake(
+    ref.mistake(
         "any_draw_matches",
-        passes=lambda u, x, p, q, draws: u < 1.0 - (1.0 - at(p, x)) ** draws,
-        recover=mask_drafted,
+        passes=lambda u, x, p, q, draws: u < 1.0 - (1.0 - ref.at(p, x)) ** draws,
+        recover=ref.mask_drafted,
         law=laws.law(
             lambda p, q, x, draws: 1 - (1 - p[x]) ** int(draws),
             lambda p, q, x, draws: without_drafted(p, q, x),
         ),
     ),
-    mistake(
+    ref.mistake(
         "match_redrawn",
-        passes=lambda u, x, p, q: u < at(p, x),
-        recover=target,
+        passes=lambda u, x, p, q: u < ref.at(p, x),
+        recover=ref.target,
         law=laws.law(lambda p, q, x: p[x], lambda p, q, x: p),
     ),
-    mistake(
+    ref.mistake(
         "nucleus_match",
-        passes=lambda u, x, p, q, mass: u < at(top_p(p, mass), x),
-        recover=target,
+        passes=lambda u, x, p, q, mass: u < ref.at(top_p(p, mass), x),
+        recover=ref.target,
         law=laws.law(lambda p, q, x, mass: laws.by_rows(top_p)(p, mass=mass)[x], lambda p, q, x, mass: p),
     ),
     decoder("longest_of_tries", Decoder(tries=lambda tries: int(tries))),
-    mistake(
+    ref.mistake(
         "discards_unlikely_last",
         verify=partial(cut, lambda x, q, threshold: x.shape[1] - (ref.at(q, x)[:, -1] < threshold)),
         law=cut_law(lambda tokens, q, threshold: len(tokens) - (q[len(tokens) - 1][tokens[-1]] < threshold)),
     ),
-    mistake(
+    ref.mistake(
         "cuts_at_unlikely",
         verify=partial(cut, lambda x, q, threshold: ref.first_failure(ref.at(q, x) >= threshold)),
         law=cut_law(until),
     ),
-    mistake("batch_cuts_at_unlikely", verify=partial(cut, shared_budget)),
+    ref.mistake("batch_cuts_at_unlikely", verify=partial(cut, shared_budget)),
     decoder(
         "cuts_at_eos",
         Decoder(cut=lambda drafted, eos: drafted.index(eos) if eos in drafted else len(drafted)),
