@@ -69,8 +69,7 @@ def signatures(callee: Callee, timeout: float, versions: int = 1) -> list[Signat
         except (BrokenVerifier, NotADraftPath):
             return []
         for version, signature in enumerate(found):
-            one, other = first[:, 0, version], first[:, 1, version]
-            both = np.concatenate([one, other], axis=1)
+            both = first[:, :, version].reshape(ROUNDS, 2 * ROWS)
             for i, j in PAIRS:
                 agree = int((both[:, i] == both[:, j]).sum())
                 signature[case.name, (i, j)] = agree, ROUNDS - agree
