@@ -222,8 +222,7 @@ def declares(**promises: Any) -> Callable[[F], F]:
 
 def declared(function: Verifier) -> Declared:
     """The `Declared` of `function`: its attribute `declared`, which may be a dict. Raises as `declares`."""
-    found = getattr(function, "declared", None)
-    if found is None:
+    if (found := getattr(function, "declared", None)) is None:
         return Declared()
     if not isinstance(found, Declared | Mapping):
         raise TypeError(f"declared: expected a dict of promises, got {type(found).__name__}")

@@ -89,8 +89,7 @@ def _patch_once(interpreter: Any) -> None:
     patched: set[int] = set()
 
     def patch_once(function: Any) -> Any:
-        seen = id(function.__globals__)
-        if seen in patched:
+        if (seen := id(function.__globals__)) in patched:
             return None
         patched.add(seen)
         return patch(function)

@@ -292,8 +292,7 @@ class Schedule:
         """Count `runs` to their goals, the `most` nearest to an alarm first, in half of the time left."""
         while (left := self._left()) > 0:
             still = [run for run in runs if not run.ended and run.total.steps < run.goal]
-            nearest = sorted(still, key=lambda run: -run.evidence)[:most]
-            if not nearest:
+            if not (nearest := sorted(still, key=lambda run: -run.evidence)[:most]):
                 break
             more = max(left / 2, PIECE * self._seconds) / len(nearest)
             before = sum(run.total.steps for run in nearest)

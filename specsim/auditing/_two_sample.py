@@ -123,8 +123,7 @@ def _as_function(verifier: str | Verifier) -> str | Verifier:
 def _shared(one: subjects.Subject, other: subjects.Subject) -> list[int]:
     """The indices, in `one`, of the cases that both have."""
     here, there = ([_identity(case) for case in side.cases] for side in (one, other))
-    shared = [i for i, case in enumerate(here) if case is not None and case in there]
-    if not shared:
+    if not (shared := [i for i, case in enumerate(here) if case is not None and case in there]):
         raise ValueError("the verifiers share no case: they declare other dtypes, draft lengths, or shapes")
     return shared
 

@@ -51,8 +51,7 @@ class Mistake(Parametrised):
     @property
     def function(self) -> Callable[..., Any]:
         """`verify` or `decode`, with the parameters filled in."""
-        function = self.verify or self.decode
-        if function is None:
+        if (function := self.verify or self.decode) is None:
             raise ValueError(f"{self.name}: a mistake of engines, without a function; take another")
         return partial(function, **self.values)
 

@@ -259,8 +259,7 @@ def diagnose_decoder(audited: Audited, known: Sequence[Mistake]) -> Diagnosis | 
     whole = [case.name for case in subject.cases if _enumerable(case) and len(case.prompts) == 1]
     # the longer the texts, the longer it takes to enumerate them
     worst = sorted(audited.failed, key=lambda result: (result.positions, -result.largest_log10_e))
-    chosen = [result.case for result in worst if result.case in whole][:CASES]
-    if not chosen:
+    if not (chosen := [result.case for result in worst if result.case in whole][:CASES]):
         return odds.conclude(None, 0, "No case that failed has texts whose distribution can be enumerated.")
     mistakes = [
         in_a_loop(one)

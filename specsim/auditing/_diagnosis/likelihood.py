@@ -66,8 +66,7 @@ def log_near(prediction: Prediction, counts: Ints, distances: Sequence[float] = 
     noise = np.zeros(len(counts))
     if prediction.draws is not None:
         noise = 1.0 / prediction.draws
-        told = [one for one in near if (one[1] < prediction.draws).mean() > 0.5]
-        near = told or near[-1:]
+        near = [one for one in near if (one[1] < prediction.draws).mean() > 0.5] or near[-1:]
     others = [_dirichlet_multinomial(law, 1.0 / (1.0 / one + noise), counts) for law, one in near]
     found = [float(other.sum()) for other in others]
     often = counts.sum(axis=1) >= OFTEN

@@ -55,8 +55,7 @@ def predict(mistake: Mistake, case: Case) -> Prediction | None:
     """The prediction of `mistake` for `case`; None if it breaks the contract."""
     if mistake.law is None:
         source = VerifierSource(Local(mistake.function, Declared()), case)
-        found = count_steps(source, OutcomeTally(case), SIMULATION_KEY, SIMULATED_STEPS)
-        if found is None:
+        if (found := count_steps(source, OutcomeTally(case), SIMULATION_KEY, SIMULATED_STEPS)) is None:
             return None
         counts, right = flat(found["outcomes"]), predict(STANDARD, case)
         assert right is not None

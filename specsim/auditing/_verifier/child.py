@@ -318,8 +318,7 @@ def load(reference: str) -> Verifier:
         raise ValueError(
             f"verifier {reference!r}: cannot import {module_name} ({type(error).__name__}: {error}){meant}"
         ) from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
+    if not callable(function := getattr(module, function_name, None)):
         raise ValueError(f"verifier {reference!r}: {module_name} has no function {function_name}")
     return function
 

@@ -374,8 +374,7 @@ class Lines:
         code = frame.f_code
         if code.co_filename != self._file or (lines := self._functions.get(code.co_firstlineno)) is None:
             return None
-        left = self.left.setdefault(code.co_firstlineno, set(lines.values()))
-        if not left:
+        if not (left := self.left.setdefault(code.co_firstlineno, set(lines.values()))):
             return None
 
         def line(frame: Any, event: str, _: Any) -> Callable[..., Any] | None:

@@ -82,8 +82,7 @@ def _gains(places: Places, mass: Floats, known: Sequence[Known], given: From, wi
         for own, i in zip(masses, of_text, strict=True):
             own[at] = known[i].rows(here)[row, text.tokens[at]]
     found[of_text] = [text.gains(own) for own in masses]
-    misread = [i for i, one in enumerate(known) if one.contexts is not None]
-    if misread:
+    if misread := [i for i, one in enumerate(known) if one.contexts is not None]:
         others = [_Alike.of(places, one.contexts, mass) for one in known if one.contexts is not None]
         columns = places.contexts.shape[1]
         read = [one.contexts.reshape(-1, columns) for one in others]

@@ -354,8 +354,7 @@ def _ranked(
 ) -> tuple[results.KnownMistake, ...]:
     """The most significant dependence among the mistakes of the distribution; `copies`: of several texts."""
     found = list(of_law)
-    dependent = [test for test in tests if test.rejected and test.dependence_nats > DEPENDENT]
-    if dependent:
+    if dependent := [test for test in tests if test.rejected and test.dependence_nats > DEPENDENT]:
         worst = max(dependent, key=lambda test: test.dependence_nats)
         name, *alike = next(names for start, names in TRIED["shared"].items() if worst.name.startswith(start))
         if name == "one_seed" and copies:

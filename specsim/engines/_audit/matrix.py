@@ -91,8 +91,7 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
             length = sampling.min_tokens + (1.0 - (1.0 - share) ** free) / share
             longer = given.get("more", 1.0) * (LONG / length if sampling.stops else 1.0)
             if sampling.grammar:  # which ends texts where its own words are
-                run = tried("specsim", planted, sampling)
-                if run.interrupted:
+                if (run := tried("specsim", planted, sampling)).interrupted:
                     raise KeyboardInterrupt
                 longer = planned_tokens(run.requests) / sum(len(one.tokens) for one in run.texts)
             found.append(Setting(name, given["finds"], sampling, given.get("texts", 1), longer, form))

@@ -385,8 +385,7 @@ class ServerComparison(Judged):
         """broken if a server's answers violate the protocol, changed if the distributions differ,
         inconclusive if nothing was found and too little could have been, else same. At temperature 0 "texts
         differ" if any do."""
-        kinds = {finding.kind for finding in self.findings}
-        if kinds:
+        if kinds := {finding.kind for finding in self.findings}:
             return Verdict.BROKEN if "contract" in kinds else Verdict.CHANGED
         if self.greedy:
             return Verdict.TEXTS_DIFFER if any(one.place for one in self.greedy) else Verdict.SAME

@@ -3,6 +3,7 @@
 import math
 import reprlib
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -85,8 +86,7 @@ def read_choices(
             what = f"index {reprlib.repr(index)}"
             raise GarbageError(f"choice {place}: {what} is a duplicate, or not below n = {request.n}")
         found.add(index)
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str) and len(reason) > LONGEST:
+        if isinstance(reason := choice.get("finish_reason"), str) and len(reason) > LONGEST:
             raise GarbageError(
                 f"choice {place}: finish_reason is {reprlib.repr(reason)}, {len(reason):,} characters; "
                 f"expected at most {LONGEST}"
@@ -180,11 +180,9 @@ def _token(name: Any, given: Any, pair: Pair, where: str) -> int:
 
 
 def _float(value: Any, where: str) -> float:
-    try:
+    with suppress(OverflowError):  # of a whole number that no float can hold
         if type(value) in (int, float) and math.isfinite(value):
             return float(value)
-    except OverflowError:  # a whole number that no float can hold
-        pass
     raise GarbageError(f"{where}: {reprlib.repr(value)} is not a finite number")
 
 

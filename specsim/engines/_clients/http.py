@@ -379,9 +379,8 @@ def _forms(choice: dict[str, Any], request: Request, where: str) -> dict[str, Pi
         raise answers.GarbageError(f"{where}: the text is {type(text).__name__}, not a string")
     words = islice(WORD.finditer(text), request.max_tokens)
     forms: dict[str, Pieces] = {FORMS[2]: tuple(found[0][:LONGEST] for found in words)}
-    strings = _strings(choice.get("logprobs"))
     ids = token_ids(choice)
-    if strings is not None:
+    if (strings := _strings(choice.get("logprobs"))) is not None:
         forms[FORMS[1]] = tuple(name[:LONGEST] for name in strings)
         named = [i for name in strings if (i := id_in(name)) is not None and i < 2**31]
         ids = named if ids is None and 0 < len(named) == len(strings) else ids

@@ -216,8 +216,7 @@ class EarlyExitEngine(TransformersEngine):
     name, _loads = "hf-early-exit", ("llama",)
 
     def _load(self, transformers: Any, which: str) -> Any:
-        law = self._planted.target.logits
-        if not isinstance(law, TableLogits):
+        if not isinstance(law := self._planted.target.logits, TableLogits):
             least = f"plant a pair with at most {MOST_ROWS} contexts"
             raise ValueError(f"engine {self.name!r}: needs a distribution that is a table; {least}")
         model, contexts = super()._load(transformers, which), law.table.size // law.words

@@ -232,8 +232,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send_error(ApiError(500, f"{type(error).__name__}: {error}"))
 
     def _body(self) -> bytes:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal():
+        if not (length := self.headers.get("Content-Length", "")).isdecimal():
             self.close_connection = True
             raise ApiError(411, "the header Content-Length is missing")
         if len(length) > MOST_DIGITS or int(length) > MOST_BYTES:

@@ -111,8 +111,7 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
 
 
 def _number(given: dict[str, Any], name: str, default: Any, kind: Any = float) -> Any:
-    value = given.get(name)
-    if value is None:
+    if (value := given.get(name)) is None:
         return default
     most, what = (2**63 - 1, "whole") if kind is int else (sys.float_info.max, "finite")
     if isinstance(value, bool) or not isinstance(value, int | kind) or not abs(value) <= most:
