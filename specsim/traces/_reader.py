@@ -259,10 +259,11 @@ class Trace:
         """Read every row, and tell of each shard whether it is as written; nothing is raised."""
         tell, found, done = told(progress), [], 0
         for shard in self.shards:
-            damage = None
+            damage, read = None, 0
             try:
                 for columns, _ in shard.scan():
-                    tell(done + int(columns.position.size), self.num_rows)
+                    read += columns.position.size
+                    tell(done + read, self.num_rows)
             except ValueError as error:
                 damage = str(error)
             found.append(ShardStatus(shard.name, shard.num_rows, shard.num_bytes, damage))

@@ -19,10 +19,7 @@ from specsim.simulation import _sources as sources
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._simulate import replay, simulate
 from specsim.simulation._sources import (
-    FewContextsSource,
     FixedPairSource,
-    ModelSource,
-    RowSource,
     make_source,
 )
 from specsim.theory import accepted_law, expected_tokens
@@ -53,29 +50,8 @@ KINDS = ["fixed pair", "models", "n-grams", "trace"]
 STEPS = {"fixed pair": 9001, "models": 9001, "n-grams": 501, "trace": 2001}
 
 
-class SmallChunks(FixedPairSource):
-    chunk = 613
-
-
-class SmallFewContextsChunks(FewContextsSource):
-    chunk = 613
-
-
-class SmallRowChunks(RowSource):
-    chunk = 613
-
-
-class SmallModelChunks(ModelSource):
-    chunk = 613
-
-
-SMALL = {
-    kind.__base__: kind for kind in (SmallChunks, SmallFewContextsChunks, SmallRowChunks, SmallModelChunks)
-}
-
-
 def cut_small(source):
-    kind = SMALL[type(source)]
+    kind = type("Small", (type(source),), {"chunk": 613})
     return kind(**{field.name: getattr(source, field.name) for field in dataclasses.fields(source)})
 
 

@@ -275,13 +275,13 @@ def test_a_mean_of_beta_is_at_most_one(tmp_path: Path) -> None:
     assert summary.beta_by_position.tolist() == [1.0, 1.0]
 
 
-def test_progress_ends_at_the_end(folder: Path) -> None:
+def test_progress_rises_to_the_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
     summarise(open_trace(folder), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(28, 80), (56, 80), (80, 80)]
-    seen.clear()
+    monkeypatch.setattr("specsim.traces._reader.CHUNK_ROWS", 12)
     open_trace(folder).verify(progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (80, 80)
+    assert seen[3:] == sorted({*seen[3:], (80, 80)})
 
 
 def test_an_empty_trace_has_no_alpha(tmp_path: Path) -> None:
