@@ -17,6 +17,8 @@ from specsim.core.distributions import copy_row, cumulative_draw
 SAMPLING_METHODS: dict[str, str] = read_table("kinds")["siblings"]
 #: The methods whose siblings never have the same token.
 DISTINCT = frozenset({"without replacement", "top", "top and sample"})
+#: Weights between two sums that `_draw` keeps.
+BLOCK = 16
 
 
 def sibling_laws(way: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
@@ -65,9 +67,28 @@ def draw_siblings(draft_sampling: str, q: Floats, u: Floats) -> Ints:
 
 @kernel
 def _draw(q, u, tokens):
-    """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B]."""
-    for b in range(u.size):
-        tokens[b] = cumulative_draw(q[b], u[b])
+    """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B].
+
+    Four rows are added up at once, since each addition waits for the one before in its row, and sums at the
+    ends of blocks are kept, to search in."""
+    (size, vocab_size), end = q.shape, len(q) - 1
+    sums = np.empty((4, -(-vocab_size // BLOCK)))
+    for b in range(0, size, 4):
+        one, two, three, four = q[b], q[min(b + 1, end)], q[min(b + 2, end)], q[min(b + 3, end)]
+        s, t, v, w = 0.0, 0.0, 0.0, 0.0
+        for k in range(sums.shape[1]):
+            for x in range(BLOCK * k, min(BLOCK * (k + 1), vocab_size)):
+                s, t, v, w = s + one[x], t + two[x], v + three[x], w + four[x]
+            sums[0, k], sums[1, k], sums[2, k], sums[3, k] = s, t, v, w
+        for i in range(min(4, size - b)):
+            goal, k = u[b + i] * sums[i, -1], 0
+            for j in range(sums.shape[1]):
+                k += sums[i, j] <= goal
+            running, x = sums[i, k - 1] if k > 0 else 0.0, BLOCK * k
+            while x < vocab_size and running + q[b + i, x] <= goal:
+                running += q[b + i, x]
+                x += 1
+            tokens[b + i] = min(x, vocab_size - 1)
 
 
 @kernel

@@ -12,7 +12,7 @@ from refused import refuses
 
 from specsim import default_pair, rules
 from specsim.core._kernels import interpreted
-from specsim.core.distributions import normalise
+from specsim.core.distributions import cumulative_draw, normalise
 from specsim.core.stats import chi_square
 from specsim.models import DynamicTree, Model, TableModel, Tree, branching, chain, chains
 from specsim.models._base import row_ahead, rows_ahead
@@ -117,17 +117,18 @@ def test_wrong_siblings_are_noticed(full, drawing):
         assert chi_square(table, reversed_law).p_value < FALSE_ALARM
 
 
+@pytest.mark.parametrize("size", [4, 40])
 @pytest.mark.parametrize("drawing", SAMPLING_METHODS)
-def test_siblings_are_drawn_alike_compiled_and_interpreted(drawing):
+def test_siblings_are_drawn_alike_compiled_and_interpreted(drawing, size):
     rng = np.random.default_rng(3)
-    q, u = (
-        normalise(rng.random((200, 4)) * (rng.random((200, 4)) < 0.6) + [1e-300, 0, 0, 0]),
-        rng.random((3, 200)),
-    )
+    q, u = rng.random((199, size)) * (rng.random((199, size)) < 0.6), rng.random((3, 199))
+    q = normalise(q + 1e-300 * np.eye(size)[0])
     u[:, :2] = [[0.0, LAST_UNIFORM]] * 3
     with interpreted():
         expected = draw_siblings(drawing, q, u)
     assert (draw_siblings(drawing, q, u) == expected).all()
+    if drawing == "sampled":
+        assert expected.tolist() == [[*map(cumulative_draw, q, some)] for some in u]
 
 
 @pytest.mark.parametrize("drawing", ["sampled", "without replacement"])
