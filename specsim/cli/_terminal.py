@@ -50,7 +50,7 @@ class Form:
 
     @property
     def given(self) -> list[str]:
-        """The forms that were asked for, of which a command takes one."""
+        """The forms that were asked for; a command takes one."""
         return [f"--{name.removeprefix('as_')}" for name, value in vars(self).items() if value is True]
 
     @property

@@ -129,7 +129,7 @@ def check_unmasked(name: str, value: Any) -> None:
 
 
 def array_of(name: str, value: Any, parts: str = "rows", wanted: str = "an array") -> NDArray[Any]:
-    """`value` as an array. Raises ValueError for `parts` of different lengths, TypeError for what is none."""
+    """`value` as an array. Raises ValueError for `parts` of different lengths, else TypeError."""
     check_unmasked(name, value)
     try:
         return np.asarray(value)

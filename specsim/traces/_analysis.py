@@ -28,7 +28,7 @@ from specsim.traces._truncated import acceptance_chances, drafted_probabilities
 MOST_BINS = 2**16
 RESAMPLES = 2000
 #: The decimals of entropies that are given. Machines differ by 1e-7, since they sum in different orders.
-DECIMALS = 5
+DECIMALS = 4
 ALONE = "No intervals: they need two documents, since the tokens of one document are alike."
 #: Lags of the autocorrelation, and those that are shown.
 LAGS, LAGS_SHOWN = range(1, 21), (1, 2, 4, 8, 16)

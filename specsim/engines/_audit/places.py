@@ -118,8 +118,9 @@ def masses_of(places: Places, rows: Callable[[Ints], Pair], rng: np.random.Gener
         overlap[at] = np.minimum(p, q).sum(axis=1)
         own_p, own_q = mass[at], q[each, tokens]
         accepted[at] = np.minimum(own_p, own_q) / np.where(own_p > 0, own_p, 1.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(p > 0, p / q, 0.0)
+        # in single precision, as the last bits of equal ratios differ from machine to machine
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratio = np.where(p > 0, p / q, 0.0).astype(np.float32)
         scores = {"p/q": ratio, "p": p, "id": np.broadcast_to(np.arange(p.shape[1], dtype=float), p.shape)}
         for order, score in scores.items():
             own = score[each, tokens][:, None]
