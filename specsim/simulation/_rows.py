@@ -21,8 +21,8 @@ from specsim.traces import summarise
 from specsim.traces._reader import Trace
 from specsim.traces._summary import TraceSummary
 
-#: Bytes of p and q rows in a batch: large enough to amortise a call, small enough for the cache.
-ROW_BATCH_BYTES = 2**21
+#: Bytes of p and q rows in a batch: large enough that threads seldom wait for Python, small for a cache.
+ROW_BATCH_BYTES = 2**23
 
 
 @dataclass(frozen=True)
