@@ -121,29 +121,38 @@ class FixedPairSource:
 
 @dataclass(frozen=True)
 class FewContextsSource(FixedPairSource):
-    """Chains of two models that read few contexts: p, q [C, V] are their rows after each, in order."""
+    """Chains of two models that read few contexts: p, q [C, V] are their rows after each, even ones where no
+    step comes to, and `starts` [N] the numbers of those that steps begin at."""
 
     reader: _rows.ModelRows = field(kw_only=True)
+    starts: TokenArray = field(kw_only=True)
     kind = "models"
 
     @classmethod
     def of(cls, rule: Rule, reader: _rows.ModelRows) -> "FewContextsSource":
         order, vocab_size = reader.contexts.shape[1], reader.vocab_size
-        every = np.indices((vocab_size,) * order).reshape(order, vocab_size**order).T
-        return cls(rule, reader.target.rows(every), reader.draft.rows(every), reader.tree, reader=reader)
+        texts = np.indices((vocab_size,) * order).reshape(order, vocab_size**order).T
+        starts = reader.contexts @ vocab_size ** np.arange(order - 1, -1, -1, dtype=np.int32)
+        p, q = np.full((2, len(texts), vocab_size), 1.0 / vocab_size)
+        asked, new = np.zeros(len(texts), dtype=bool), np.unique(starts)
+        while new.size:
+            p[new], q[new] = reader.target.rows(texts[new]), reader.draft.rows(texts[new])
+            asked[new] = True
+            context, token = np.nonzero(q[new] > 0.0)
+            after = np.unique((new[context] * vocab_size + token) % len(texts))
+            new = after[~asked[after]]
+        return cls(rule, p, q, reader.tree, reader=reader, starts=starts)
 
     @cached_property
     def tables(self) -> tuple[NDArray[np.generic], ...]:
-        """Those of all contexts, and the numbers [N] of those that steps begin at."""
+        """Those of all contexts, and `starts`."""
         contexts, vocab_size = self.p.shape
         pairs = zip(self.p, self.q, strict=True)
         found = [self.rule.fixed_pair.tables(p, q, self.tree, **self.rule.values) for p, q in pairs]
         entries, last, columns, chances = (np.concatenate(parts) for parts in [*zip(*found, strict=True)][:4])
         follow = np.zeros((contexts, columns.shape[1]), dtype=np.int32)
         follow[:, :vocab_size] = np.arange(contexts * vocab_size).reshape(self.p.shape) % contexts
-        order = self.reader.contexts.shape[1]
-        starts = self.reader.contexts @ vocab_size ** np.arange(order - 1, -1, -1, dtype=np.int32)
-        return entries, last, columns, chances, follow, starts
+        return entries, last, columns, chances, follow, self.starts
 
     def from_starts(self, key: Key, first: int, steps: int) -> tuple[NDArray[np.generic], ...]:
         *tables, starts = self.tables
@@ -200,7 +209,7 @@ class RowSource:
 class ModelSource(RowSource):
     """The steps of `RowSource`, token by token alike, for chains of two models and a rule that decides by
     token. Tables keep the rows, and nothing is drawn or verified after the end of a step; where they have no
-    room for a context, its position is verified from rows of its own. Batches have rows if `with_rows`."""
+    room for a context, its position is verified from rows of its own. `with_rows` gives batches a `path`."""
 
     rule: Rule = field(kw_only=True)
     with_rows: bool = False

@@ -58,10 +58,7 @@ def test_chi_square_is_that_of_scipy(cells):
         assert got.df == cells - 1
 
 
-@pytest.mark.parametrize(
-    "function",
-    [chi_square, log_e_value, lambda c, p: tv_interval(c, p, 0.1)],
-)
+@pytest.mark.parametrize("function", [chi_square, log_e_value, lambda c, p: tv_interval(c, p, 0.1)])
 def test_every_statistic_refuses_what_is_no_table_of_counts(function):
     for counts in ([0.48, 0.52], [48.0, 52.0], [True, False]):
         refuses(r"expected ints, got .*shares cannot fail", function, counts, [0.5, 0.5], error=TypeError)

@@ -44,11 +44,7 @@ def eighths(*rows):
 
 #: (target, draft, context): dyadic, so that floats say the same.
 PAIRS = {
-    "order 1": (
-        eighths((4, 1, 3), (3, 4, 1), (3, 1, 4)),
-        eighths((3, 4, 1), (1, 5, 2), (5, 2, 1)),
-        (0,),
-    ),
+    "order 1": (eighths((4, 1, 3), (3, 4, 1), (3, 1, 4)), eighths((3, 4, 1), (1, 5, 2), (5, 2, 1)), (0,)),
     "zeros": (
         TableModel([Fraction(weight, 16) for weight in (4, 0, 6, 5, 1)]),
         TableModel([Fraction(weight, 16) for weight in (9, 3, 0, 1, 3)]),

@@ -16,13 +16,7 @@ from specsim.core._kernels import interpreted
 from specsim.core._streams import key_of
 from specsim.core.distributions import synthetic_pair
 from specsim.models import chain
-from specsim.rules._common.integers import (
-    as_integers,
-    columns_of,
-    count_steps,
-    take_step,
-    take_steps,
-)
+from specsim.rules._common.integers import as_integers, columns_of, count_steps, take_step, take_steps
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._sources import FixedPairSource
 

@@ -169,11 +169,7 @@ def test_files_and_lines_are_added_up(tmp_path):
     (tmp_path / "a.log").write_bytes(SHORT.encode("utf-16"))  # as PowerShell writes
     found = read_acceptance(tmp_path / "a.log", VLLM)
     assert [one.numbers["accepted"] for one in found.series] == [626, 89]
-    assert (found.numbers["accepted"], found.numbers["steps"], found.numbers["gamma"]) == (
-        715,
-        419,
-        15,
-    )
+    assert (found.numbers["accepted"], found.numbers["steps"], found.numbers["gamma"]) == (715, 419, 15)
 
 
 def test_a_line_of_many_steps_leaves_a_range():

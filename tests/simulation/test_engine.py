@@ -18,10 +18,7 @@ from specsim.models import DynamicTree, PromptLookup, TableModel, Tree, branchin
 from specsim.simulation import _sources as sources
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._simulate import replay, simulate
-from specsim.simulation._sources import (
-    FixedPairSource,
-    make_source,
-)
+from specsim.simulation._sources import FixedPairSource, make_source
 from specsim.theory import accepted_law, expected_tokens
 from specsim.theory._enumeration import prove
 

@@ -121,7 +121,8 @@ def masses_of(places: Places, rows: Callable[[Ints], Pair], rng: np.random.Gener
         # in single precision, as the last bits of equal ratios differ from machine to machine
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = np.where(p > 0, p / q, 0.0).astype(np.float32)
-        scores = {"p/q": ratio, "p": p, "id": np.broadcast_to(np.arange(p.shape[1], dtype=float), p.shape)}
+        ids = np.broadcast_to(np.arange(p.shape[1], dtype=float), p.shape)
+        scores: dict[str, NDArray[np.floating[Any]]] = {"p/q": ratio, "p": p, "id": ids}
         for order, score in scores.items():
             own = score[each, tokens][:, None]
             below = (p * (score < own)).sum(axis=1)
