@@ -230,9 +230,10 @@ def test_a_step_after_few_contexts_is_replayed():
 
 def test_models_are_asked_for_the_rows_of_contexts_that_steps_come_to(monkeypatch):
     one, right = TableModel([[1.0, 0.0], [0.5, 0.5]], contexts=[[0]]), TableModel.rows
-    nowhere = lambda self, texts, out=None: (
-        right(self, texts, out) + np.where(np.asarray(texts) > 0, np.nan, 0.0)
-    )
+
+    def nowhere(self, texts, out=None):
+        return right(self, texts, out) + np.where(np.asarray(texts) > 0, np.nan, 0.0)
+
     monkeypatch.setattr(TableModel, "rows", nowhere)
     assert specsim.simulate(one, one, gamma=2, steps=100, rng=1).tokens.tolist() == [300, 0]
     assert np.isnan(one.rows([[1]])).all()
