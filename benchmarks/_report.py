@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from llvmlite.binding import get_host_cpu_features
 
 from specsim.core._provenance import installed_version, specsim_version
 
@@ -44,7 +45,10 @@ class Report:
 
     @property
     def machine(self) -> dict[str, Any]:
-        return {"processor": _processor(), "cores": len(os.sched_getaffinity(0)), "system": platform.system()}
+        known, features = {"avx512f": "AVX-512", "avx2": "AVX2"}, get_host_cpu_features()
+        vectors = next((known[name] for name in known if features.get(name)), platform.machine())
+        cores = len(os.sched_getaffinity(0))
+        return {"processor": _processor(), "vectors": vectors, "cores": cores, "system": platform.system()}
 
     @property
     def versions(self) -> dict[str, str]:
@@ -55,7 +59,8 @@ class Report:
 
     def header(self) -> str:
         versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
-        return f"{self.machine['processor']}, {self.machine['cores']} cores; {versions}; medians of {ROUNDS}"
+        processor, vectors, cores, _ = self.machine.values()
+        return f"{processor}, {vectors}, {cores} cores; {versions}; medians of {ROUNDS}"
 
     def add(self, name: str, values: np.ndarray | float, wanted: str = "", detail: str = "") -> None:
         """Print and keep one row; `values` are the pairwise ratios."""
