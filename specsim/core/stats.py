@@ -513,7 +513,8 @@ def accepted_error(lengths: Ints, n: Ints, k: Ints | None = None) -> float:
     if steps < 2 or not lengths @ n:
         return float("nan")
     left = k - int(lengths @ k) / int(lengths @ n) * n
-    return float(np.sqrt(lengths @ left**2 * steps / (steps - 1)) / (lengths @ n))
+    # as fsum adds, which rounds alike on every machine
+    return math.sqrt(math.fsum(lengths * left**2) * steps / (steps - 1)) / int(lengths @ n)
 
 
 def alpha_drafted(lengths: Ints, drafted: float | None = None) -> float:
@@ -525,4 +526,4 @@ def mean_tokens(lengths: Ints) -> tuple[float, float]:
     """Mean number of tokens that a step emits, in [1, γ+1], and its standard error."""
     k, steps = np.arange(len(lengths)), int(lengths.sum())
     mean = accepted_tokens(lengths) / steps
-    return 1.0 + mean, float(np.sqrt(lengths @ (k - mean) ** 2)) / steps
+    return 1.0 + mean, math.sqrt(math.fsum(lengths * (k - mean) ** 2)) / steps
