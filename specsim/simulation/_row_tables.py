@@ -39,7 +39,7 @@ class GrowingTables:
         numbers = 12 + 8 * (target.order == order) + 16 * (draft.order == order)
         size = min(TABLE_BYTES // (numbers * vocab_size), vocab_size**order) + 1
         self._p, self._q = _ModelRows(target, size), _ModelRows(draft, size)
-        self._contexts = _Numbers(vocab_size, order, size)
+        self._contexts = Numbers(vocab_size, order, size)
         places = np.zeros((2, size), dtype=np.int32)
         self.tables = RowTables(
             p=self._p.rows,
@@ -120,7 +120,7 @@ class GrowingTables:
         return found
 
 
-class _Numbers:
+class Numbers:
     """Texts of `order` tokens, the digits of a code; numbered from 1 as they come, below `size`."""
 
     def __init__(self, vocab_size: int, order: int, size: int):
@@ -171,7 +171,7 @@ class _ModelRows:
 
     def __init__(self, model: Model, size: int):
         size = min(size, model.vocab_size**model.order + 1)
-        self.model, self._numbers = model, _Numbers(model.vocab_size, model.order, size)
+        self.model, self._numbers = model, Numbers(model.vocab_size, model.order, size)
         self.rows = np.empty((size, model.vocab_size))
 
     def add(self, tokens: TokenArray) -> tuple[TokenArray, slice]:

@@ -22,7 +22,7 @@ from specsim.models._trained_pairs import default_pair
 from specsim.rules import Rule
 from specsim.rules._common.integers import PADDING
 from specsim.simulation import _rows
-from specsim.simulation._row_tables import GrowingTables, fits
+from specsim.simulation._row_tables import GrowingTables, Numbers, fits
 from specsim.traces._reader import Trace
 
 #: Steps of a fixed pair in a batch: large enough to amortise a call, small enough for the cache. With a power
@@ -122,36 +122,35 @@ class FixedPairSource:
 @dataclass(frozen=True)
 class FewContextsSource(FixedPairSource):
     """Chains of two models that read few contexts: p, q [C, V] are their rows after each, even ones where no
-    step comes to, and `starts` [N] the numbers of those that steps begin at."""
+    step comes to, `starts` [N] those that steps begin at, `follow` [C, V] those after them and a token."""
 
     reader: _rows.ModelRows = field(kw_only=True)
     starts: TokenArray = field(kw_only=True)
+    follow: TokenArray = field(kw_only=True)
     kind = "models"
 
     @classmethod
     def of(cls, rule: Rule, reader: _rows.ModelRows) -> "FewContextsSource":
         order, vocab_size = reader.contexts.shape[1], reader.vocab_size
-        texts = np.indices((vocab_size,) * order).reshape(order, vocab_size**order).T
-        starts = reader.contexts @ vocab_size ** np.arange(order - 1, -1, -1, dtype=np.int32)
+        numbers, every = Numbers(vocab_size, order, 1), np.arange(vocab_size**order)
+        texts, starts = numbers.tokens(every), numbers.codes(reader.contexts).astype(np.int32)
+        follow = numbers.codes_after(every[:, None], np.arange(vocab_size, dtype=np.int32)).astype(np.int32)
         p, q = np.full((2, len(texts), vocab_size), 1.0 / vocab_size)
         asked, new = np.zeros(len(texts), dtype=bool), np.unique(starts)
         while new.size:
             p[new], q[new] = reader.target.rows(texts[new]), reader.draft.rows(texts[new])
             asked[new] = True
-            context, token = np.nonzero(q[new] > 0.0)
-            after = np.unique((new[context] * vocab_size + token) % len(texts))
+            after = np.unique(follow[new][q[new] > 0.0])
             new = after[~asked[after]]
-        return cls(rule, p, q, reader.tree, reader=reader, starts=starts)
+        return cls(rule, p, q, reader.tree, reader=reader, starts=starts, follow=follow)
 
     @cached_property
     def tables(self) -> tuple[NDArray[np.generic], ...]:
         """Those of all contexts, and `starts`."""
-        contexts, vocab_size = self.p.shape
         pairs = zip(self.p, self.q, strict=True)
         found = [self.rule.fixed_pair.tables(p, q, self.tree, **self.rule.values) for p, q in pairs]
         entries, last, columns, chances = (np.concatenate(parts) for parts in [*zip(*found, strict=True)][:4])
-        follow = np.zeros((contexts, columns.shape[1]), dtype=np.int32)
-        follow[:, :vocab_size] = np.arange(contexts * vocab_size).reshape(self.p.shape) % contexts
+        follow = np.pad(self.follow, ((0, 0), (0, columns.shape[1] - self.vocab_size)))
         return entries, last, columns, chances, follow, self.starts
 
     def from_starts(self, key: Key, first: int, steps: int) -> tuple[NDArray[np.generic], ...]:
