@@ -5,7 +5,8 @@ listing the rules, costs nothing. A kernel may call other kernels. Kernels relea
 on a pool of threads; division follows NumPy, so that a kernel never raises in the middle of a chunk.
 ``fastmath`` is only for summaries: it lets the compiler reorder additions, and a decision (accept or reject)
 must not depend on that. ``@inner_kernel`` is for kernels that are called for every step and allocate no
-array: they are inlined, and references to arrays are not counted, which takes most of their time.
+array: they are inlined, and references to arrays are not counted, which takes most of their time. The loops
+that rules share take a kernel as an argument, a `Pointer`, and are compiled once.
 
 Compiled code is kept on disk, under NUMBA_CACHE_DIR if that is set. A file's name is the digest of everything
 the code depends on: the kernel's bytecode, its constants, the kernels that it calls, the types of its
@@ -52,10 +53,22 @@ class Kernel:
         self.plain = function
         self.fastmath = fastmath
         self.inner = inner
+        self.shared: tuple[Any, ...] = ()  # another kernel, and its first arguments, see `bound`
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
+        if self.shared:
+            loop, *given = self.shared
+            return loop(*given, *arguments)
         return self.plain(*arguments) if _interpreting.get() else self.compiled(*arguments)
+
+    def bound(self, call: Callable[..., Any], *given: Any) -> "Kernel":
+        """The kernel `call`, which calls this one with the arguments `given`, pointers and numbers, in front.
+
+        Compiled code of this one serves all such kernels; other kernels, and devices, compile `call`."""
+        made = Kernel(call)
+        made.shared = self, *given
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By name; one made by a function has cells too, and cannot be unpickled."""
@@ -64,6 +77,10 @@ class Kernel:
 
     @cached_property
     def compiled(self) -> Callable[..., Any]:
+        return self._handed_over(no_cfunc_wrapper=True)
+
+    def _handed_over(self, **options: bool) -> Any:
+        """A function of numba's own, with these options of it."""
         import numba
 
         _teach_numba_about_kernels()
@@ -74,9 +91,8 @@ class Kernel:
                     "not inner; make both of one kind"
                 )
         # `_nrt` is numba's runtime, which allocates arrays and counts the references to them
-        options: dict[str, Any] = {"_nrt": not self.inner, "forceinline": self.inner}
-        options["no_cfunc_wrapper"] = True  # no kernel is passed as a function, or called from C
-        compiled = numba.njit(self.plain, nogil=True, error_model="numpy", fastmath=self.fastmath, **options)
+        options |= {"_nrt": not self.inner, "forceinline": self.inner, "fastmath": self.fastmath}
+        compiled = numba.njit(self.plain, nogil=True, error_model="numpy", **options)
         if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
             return compiled
         # for a constant of its caller it would be compiled a second time
@@ -124,6 +140,29 @@ class Kernel:
         parts = (function.__code__, function.__defaults__, *self._frozen)
         options = f"{self.fastmath} {self.inner}"
         return f"{function.__module__}.{function.__qualname__} {options} {_described(parts, found)}"
+
+
+class Pointer:
+    """A kernel as an argument of another one, which calls it with arguments of the types in `signature`."""
+
+    def __init__(self, kernel: Kernel, signature: str):
+        self.kernel = kernel
+        self.text = signature
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.kernel(*arguments)
+
+    @cached_property
+    def compiled(self) -> tuple[Any, int]:
+        """The types as numba has them, and the address."""
+        found = self.kernel._handed_over(no_cpython_wrapper=True)
+        found.compile(self.text)
+        (made,) = found.overloads.values()
+        return made.signature, made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
+
+    def __wrapper_address__(self) -> int:
+        """What numba asks for."""
+        return self.compiled[1]
 
 
 @contextmanager
@@ -196,6 +235,10 @@ def _teach_numba_about_kernels() -> None:
     @typeof_impl.register(Kernel)
     def typeof_kernel(value: Kernel, context: Any) -> Any:
         return types.Dispatcher(value.compiled)
+
+    @typeof_impl.register(Pointer)
+    def typeof_pointer(value: Pointer, context: Any) -> Any:
+        return types.FunctionType(value.compiled[0])
 
 
 class _NotDescribedError(Exception):
@@ -343,7 +386,7 @@ def _type_described(argument: Any) -> str:
         items = ", ".join(_type_described(item) for item in argument)  # type: ignore[attr-defined]
         return f"{made.__module__}.{made.__qualname__}{getattr(made, '_fields', '')}({items})"
     plain = argument.dtype if isinstance(argument, types.Array) else argument
-    if isinstance(plain, types.Number | types.Boolean):
+    if isinstance(plain, types.Number | types.Boolean | types.FunctionType):
         return str(argument)
     raise _NotDescribedError
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, inner_kernel, kernel
+from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
 from specsim.core._types import Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain.block import survival, tables, verify_fixed_pair
@@ -82,29 +82,34 @@ def capped(ratio):
 def rows(cap: Kernel) -> Kernel:
     """The row kernel: uniforms[i-1] decides on i tokens, uniforms[γ] draws the last token."""
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-        gamma = draft_tokens.shape[1]
-        weights, ratios = np.empty(p.shape[2]), np.empty(gamma + 1)
-        for s in range(draft_tokens.shape[0]):
-            ratios[0] = 1.0
-            for i in range(gamma):
-                x = draft_tokens[s, i]
-                ratios[i + 1] = cap(ratios[i] * p[s, i, x] / q[s, i, x]) if ratios[i] > 0.0 else 0.0
-            n = gamma
-            copy_row(p[s, n], weights)
-            if not uniforms[n - 1, s] < ratios[n]:
-                while n > 0:
-                    n -= 1
-                    more, less = differences(ratios[n], p[s, n], q[s, n], weights)
-                    if n == 0 or uniforms[n - 1, s] * max(more, less) < more or max(more, less) == 0.0:
-                        if more == 0.0:
-                            copy_row(p[s, n], weights)
-                        break
-            for i in range(n):
-                tokens[i, s] = draft_tokens[s, i]
-            end_step(tokens, accepted, s, n, cumulative_draw(weights, uniforms[gamma, s]))
+    def verify(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+        verify_rows(cap, parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 
-    return kernel(verify_rows)
+    return verify_rows.bound(verify, Pointer(cap, "float64(float64)"))
+
+
+@kernel
+def verify_rows(cap, parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+    gamma = draft_tokens.shape[1]
+    weights, ratios = np.empty(p.shape[2]), np.empty(gamma + 1)
+    for s in range(draft_tokens.shape[0]):
+        ratios[0] = 1.0
+        for i in range(gamma):
+            x = draft_tokens[s, i]
+            ratios[i + 1] = cap(ratios[i] * p[s, i, x] / q[s, i, x]) if ratios[i] > 0.0 else 0.0
+        n = gamma
+        copy_row(p[s, n], weights)
+        if not uniforms[n - 1, s] < ratios[n]:
+            while n > 0:
+                n -= 1
+                more, less = differences(ratios[n], p[s, n], q[s, n], weights)
+                if n == 0 or uniforms[n - 1, s] * max(more, less) < more or max(more, less) == 0.0:
+                    if more == 0.0:
+                        copy_row(p[s, n], weights)
+                    break
+        for i in range(n):
+            tokens[i, s] = draft_tokens[s, i]
+        end_step(tokens, accepted, s, n, cumulative_draw(weights, uniforms[gamma, s]))
 
 
 # The fixed-pair kernel is block verification's: with the cap the two rules are one.

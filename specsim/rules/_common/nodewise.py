@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, inner_kernel, kernel
+from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
@@ -86,6 +86,10 @@ def match(children, y, weights):
     return k
 
 
+#: The types of a `choose`.
+CHOOSE = "int64(float64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64[::1])"
+
+
 def rows(choose: Kernel) -> Kernel:
     """Build the row kernel: uniforms[j] belongs to node j + 1, uniforms[n] draws the last token.
 
@@ -93,45 +97,50 @@ def rows(choose: Kernel) -> Kernel:
     -1 after filling weights[V] with the law of the token that follows, not normalised. Of a rule with w·n + 1
     uniforms, the w of a node follow one another, in `uniforms` and in u."""
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-        size = draft_tokens.shape[1]
-        weights = np.empty(p.shape[2])
-        level = np.empty(size + 1, np.int64)  # depth + 1 of the nodes that carry the emitted tokens
-        children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)
-        width = (uniforms.shape[0] - 1) // size
-        u = np.empty(size * width)
-        for b in range(draft_tokens.shape[0]):
-            level[:] = 0
-            level[0] = 1
-            node, depth = 0, 0
-            while True:
-                count = 0
-                for j in range(node, size):
-                    if level[parents[b, j]] == depth + 1:
-                        nodes[count], children[count] = j + 1, draft_tokens[b, j]
-                        for i in range(width):
-                            u[count * width + i] = uniforms[j * width + i, b]
-                        count += 1
-                if count == 0:
-                    copy_row(p[b, node], weights)
-                    break
-                node = parents[b, nodes[0] - 1]
-                coins = u[: count * width]
-                chosen = choose(p[b, node], q[b, node], children[:count], coins, values, weights)
-                if chosen < 0:
-                    if is_zero(weights):  # only by rounding
-                        copy_row(p[b, node], weights)
-                    break
-                tokens[depth, b] = children[chosen]
-                depth += 1
-                node = nodes[chosen]
-                for k in range(count):
-                    if children[k] == children[chosen]:
-                        level[nodes[k]] = depth + 1
-                        node = min(node, nodes[k])
-            end_step(tokens, accepted, b, depth, cumulative_draw(weights, uniforms[size * width, b]))
+    def verify(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+        verify_rows(choose, parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 
-    return kernel(verify_rows)
+    return verify_rows.bound(verify, Pointer(choose, CHOOSE))
+
+
+@kernel
+def verify_rows(choose, parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+    size = draft_tokens.shape[1]
+    weights = np.empty(p.shape[2])
+    level = np.empty(size + 1, np.int64)  # depth + 1 of the nodes that carry the emitted tokens
+    children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)
+    width = (uniforms.shape[0] - 1) // size
+    u = np.empty(size * width)
+    for b in range(draft_tokens.shape[0]):
+        level[:] = 0
+        level[0] = 1
+        node, depth = 0, 0
+        while True:
+            count = 0
+            for j in range(node, size):
+                if level[parents[b, j]] == depth + 1:
+                    nodes[count], children[count] = j + 1, draft_tokens[b, j]
+                    for i in range(width):
+                        u[count * width + i] = uniforms[j * width + i, b]
+                    count += 1
+            if count == 0:
+                copy_row(p[b, node], weights)
+                break
+            node = parents[b, nodes[0] - 1]
+            coins = u[: count * width]
+            chosen = choose(p[b, node], q[b, node], children[:count], coins, values, weights)
+            if chosen < 0:
+                if is_zero(weights):  # only by rounding
+                    copy_row(p[b, node], weights)
+                break
+            tokens[depth, b] = children[chosen]
+            depth += 1
+            node = nodes[chosen]
+            for k in range(count):
+                if children[k] == children[chosen]:
+                    level[nodes[k]] = depth + 1
+                    node = min(node, nodes[k])
+        end_step(tokens, accepted, b, depth, cumulative_draw(weights, uniforms[size * width, b]))
 
 
 def no_table(p: Floats, q: Floats, drafts: int, **values: float) -> Floats:

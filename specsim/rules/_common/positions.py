@@ -48,21 +48,7 @@ def rule(
 
 def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Positions:
     """Build the kernels for rows from tables, of a rule whose recovered token ignores the rejected one."""
-
-    def test(going, context, p, q, p_of, q_of, drawn, u, values, passed):
-        for j in range(going.size):
-            a = context[going[j]]
-            passed[j] = accept(p[p_of[a]], q[q_of[a]], drawn[j], u[going[j]], values)
-
-    def draw_bonus(going, context, p, q, p_of, q_of, u, values, tokens):
-        weights = np.empty(p.shape[1])
-        for j in range(going.size):
-            a = context[going[j]]
-            bonus(p[p_of[a]], q[q_of[a]], values, weights)
-            tokens[going[j]] = cumulative_draw(weights, u[going[j]])
-
-    # the references to rows are counted unless both are inner
-    test_drafts, draw_bonuses = inner_kernel(test) if accept.inner else kernel(test), kernel(draw_bonus)
+    accepting, recovering, leaving = tokenwise.pointers(accept, recover, bonus)
 
     def verify_steps(
         going, place, context, tables, known, draft_uniforms, verify_uniforms, values, tokens, accepted
@@ -74,24 +60,45 @@ def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Posi
             count, begun = begin(going, place, i, alive, count, begun)
             some = alive[:count]
             draw_drafts(some, context, tables.q_sums, tables.q_of, draft_uniforms[i], drawn)
-            test_drafts(some, context, *rows, drawn, verify_uniforms[i], values, passed)
+            test_drafts(accepting, some, context, *rows, drawn, verify_uniforms[i], values, passed)
             given = context, place, tables.recovered, tables.follow, known, last, i, tokens[i], accepted
             count, apart = move_on(some, drawn, passed, going, apart, *given)
         count, _ = begin(going, place, gamma, alive, count, begun)
-        draw_bonuses(alive[:count], context, *rows, last, values, tokens[gamma])
+        draw_bonuses(leaving, alive[:count], context, *rows, last, values, tokens[gamma])
         accepted[alive[:count]] = gamma
         return apart
 
-    def sum_recovered(tables, first, end, values):
-        p, q, _, p_of, q_of, recovered, _ = tables
-        weights = np.empty(p.shape[1])
-        for a in range(first, end):
-            recover(p[p_of[a]], q[q_of[a]], 0, values, weights)
-            if is_zero(weights):  # only by rounding
-                copy_row(p[p_of[a]], weights)
-            sum_up(weights, recovered[a])
+    def recovered(tables, first, end, values):
+        sum_recovered(recover, tables, first, end, values)
 
-    return Positions(verify_steps, kernel(sum_recovered))
+    return Positions(verify_steps, sum_recovered.bound(recovered, recovering))
+
+
+@inner_kernel
+def test_drafts(accept, going, context, p, q, p_of, q_of, drawn, u, values, passed):
+    for j in range(going.size):
+        a = context[going[j]]
+        passed[j] = accept(p[p_of[a]], q[q_of[a]], drawn[j], u[going[j]], values)
+
+
+@kernel
+def draw_bonuses(bonus, going, context, p, q, p_of, q_of, u, values, tokens):
+    weights = np.empty(p.shape[1])
+    for j in range(going.size):
+        a = context[going[j]]
+        bonus(p[p_of[a]], q[q_of[a]], values, weights)
+        tokens[going[j]] = cumulative_draw(weights, u[going[j]])
+
+
+@kernel
+def sum_recovered(recover, tables, first, end, values):
+    p, q, _, p_of, q_of, recovered, _ = tables
+    weights = np.empty(p.shape[1])
+    for a in range(first, end):
+        recover(p[p_of[a]], q[q_of[a]], 0, values, weights)
+        if is_zero(weights):  # only by rounding
+            copy_row(p[p_of[a]], weights)
+        sum_up(weights, recovered[a])
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, inner_kernel, kernel
+from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import alias_draws, alias_table, copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
@@ -116,6 +116,18 @@ def no_bonus(p, q, values, weights):
     copy_row(p, weights)
 
 
+#: The types of `accept`, `recover` and `bonus`, see `rows`.
+TYPES = (
+    "boolean(float64[::1], float64[::1], int64, float64, float64[::1])",
+    "void(float64[::1], float64[::1], int64, float64[::1], float64[::1])",
+    "void(float64[::1], float64[::1], float64[::1], float64[::1])",
+)
+
+
+def pointers(*kernels: Kernel) -> tuple[Pointer, ...]:
+    return tuple(map(Pointer, kernels, TYPES))
+
+
 def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
     """Build the row kernel: uniforms[i] tests position i, uniforms[γ] draws the last token.
 
@@ -123,26 +135,31 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
     the law of the recovered token, not normalised; bonus(p, q, values, weights) with that of the bonus, where
     q is the last row given."""
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-        gamma = draft_tokens.shape[1]
-        weights = np.empty(p.shape[2])
-        for b in range(draft_tokens.shape[0]):
-            n = 0
-            while n < gamma:
-                x = draft_tokens[b, n]
-                if not accept(p[b, n], q[b, n], x, uniforms[n, b], values):
-                    break
-                tokens[n, b] = x
-                n += 1
-            if n < gamma:
-                recover(p[b, n], q[b, n], draft_tokens[b, n], values, weights)
-                if is_zero(weights):  # only by rounding
-                    copy_row(p[b, n], weights)
-            else:
-                bonus(p[b, n], q[b, q.shape[1] - 1], values, weights)
-            end_step(tokens, accepted, b, n, cumulative_draw(weights, uniforms[gamma, b]))
+    def verify(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+        verify_rows(accept, recover, bonus, parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 
-    return kernel(verify_rows)
+    return verify_rows.bound(verify, *pointers(accept, recover, bonus))
+
+
+@kernel
+def verify_rows(accept, recover, bonus, parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+    gamma = draft_tokens.shape[1]
+    weights = np.empty(p.shape[2])
+    for b in range(draft_tokens.shape[0]):
+        n = 0
+        while n < gamma:
+            x = draft_tokens[b, n]
+            if not accept(p[b, n], q[b, n], x, uniforms[n, b], values):
+                break
+            tokens[n, b] = x
+            n += 1
+        if n < gamma:
+            recover(p[b, n], q[b, n], draft_tokens[b, n], values, weights)
+            if is_zero(weights):  # only by rounding
+                copy_row(p[b, n], weights)
+        else:
+            bonus(p[b, n], q[b, q.shape[1] - 1], values, weights)
+        end_step(tokens, accepted, b, n, cumulative_draw(weights, uniforms[gamma, b]))
 
 
 def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPair:

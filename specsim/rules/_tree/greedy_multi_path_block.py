@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, inner_kernel, kernel
+from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
 from specsim.core._types import Floats, Ints, Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
@@ -218,71 +218,83 @@ def passes(eta, left, b):
     return eta * (left + 1.0 - b) < left or b == 1.0
 
 
+#: The types of a `count`, see `rows`.
+COUNT = (
+    "int64(UniTuple(int64[::1], 3), float64[:, ::1], float64[:, ::1], int64, int64[::1], float64[:, :, ::1], "
+    "float64[:, ::1])"
+)
+
+
 def rows(count: Kernel) -> Kernel:
     """The row kernel; count(…), as `count_children`, gives the law of the number of children."""
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-        size, deepest, vocab_size = draft_tokens.shape[1], tokens.shape[0] - 1, p.shape[2]
-        edges = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-        depths, alike = edges[2], np.empty(size + 1, np.bool_)
-        degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, size + 1, 1))
-        # along the chosen path: c_k with the largest k, the first node, the one whose row of q is read, the
-        # token, its l and q
-        laws, most = np.empty((deepest, size + 1, 1)), np.empty(deepest, np.int64)
-        node, above = np.empty(deepest + 1, np.int64), np.empty(deepest, np.int64)
-        chosen = np.empty(deepest, np.int64)
-        low, mass, b = np.empty((deepest, 1)), np.empty((deepest, 1)), np.empty(deepest + 1)
-        ratio, weights = np.empty(vocab_size), np.empty(vocab_size)
-        for s in range(draft_tokens.shape[0]):
-            fill_edges(parents[s], edges)
-            alike[:] = False
-            alike[0] = True
-            node[0], b[0], length = 0, 1.0, 0
-            while length < deepest:
-                x = -1
-                for j in range(size):
-                    u, y = parents[s, j], draft_tokens[s, j]
-                    if depths[size - 1 - j] == length + 1 and alike[u] and q[s, u, y] > 0.0:
-                        if x < 0:
-                            above[length] = u
-                            ratios(p[s, u], q[s, u], ratio)
-                        if x < 0 or ratio[y] > ratio[x] or (ratio[y] == ratio[x] and y > x):
-                            x, node[length + 1] = y, j + 1
-                if x < 0:
-                    break
-                for j in range(size):
-                    u = parents[s, j]
-                    follows = depths[size - 1 - j] == length + 1 and alike[u]
-                    alike[j + 1] |= follows and draft_tokens[s, j] == x
-                draft = q[s, above[length]]
-                below = 0.0
-                for y in range(vocab_size):
-                    if ratio[y] < ratio[x] or (ratio[y] == ratio[x] and y < x):
-                        below += draft[y]
-                low[length, 0], mass[length, 0] = below, draft[x]
-                most[length] = count(edges, low, mass, length, degrees, counts, laws[length])
-                r = chance(laws[length, :, 0], most[length], below, draft[x])
-                b[length + 1] = next_scale(b[length], p[s, node[length], x], r)
-                chosen[length] = x
-                length += 1
-            n, left = length, 0.0
-            if length > 0 and not uniforms[length - 1, s] < b[length]:
-                for n in range(length - 1, -1, -1):
-                    # h ≤ b, so that a larger η need not be compared
-                    if n == 0 or uniforms[n - 1, s] < b[n]:
-                        target, draft = p[s, node[n]], q[s, above[n]]
-                        ratios(target, draft, ratio)
-                        order = stable_order(ratio)
-                        left = excess(laws[n, :, 0], most[n], order, target, draft, b[n], weights)
-                        if n == 0 or passes(uniforms[n - 1, s], left, b[n]):
-                            break
-            if left == 0.0:
-                copy_row(p[s, node[n]], weights)
-            for i in range(n):
-                tokens[i, s] = chosen[i]
-            end_step(tokens, accepted, s, n, cumulative_draw(weights, uniforms[deepest, s]))
+    def verify(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+        verify_rows(count, parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 
-    return kernel(verify_rows)
+    return verify_rows.bound(verify, Pointer(count, COUNT))
+
+
+@kernel
+def verify_rows(count, parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+    size, deepest, vocab_size = draft_tokens.shape[1], tokens.shape[0] - 1, p.shape[2]
+    edges = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+    depths, alike = edges[2], np.empty(size + 1, np.bool_)
+    degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, size + 1, 1))
+    # along the chosen path: c_k with the largest k, the first node, the one whose row of q is read, the
+    # token, its l and q
+    laws, most = np.empty((deepest, size + 1, 1)), np.empty(deepest, np.int64)
+    node, above = np.empty(deepest + 1, np.int64), np.empty(deepest, np.int64)
+    chosen = np.empty(deepest, np.int64)
+    low, mass, b = np.empty((deepest, 1)), np.empty((deepest, 1)), np.empty(deepest + 1)
+    ratio, weights = np.empty(vocab_size), np.empty(vocab_size)
+    for s in range(draft_tokens.shape[0]):
+        fill_edges(parents[s], edges)
+        alike[:] = False
+        alike[0] = True
+        node[0], b[0], length = 0, 1.0, 0
+        while length < deepest:
+            x = -1
+            for j in range(size):
+                u, y = parents[s, j], draft_tokens[s, j]
+                if depths[size - 1 - j] == length + 1 and alike[u] and q[s, u, y] > 0.0:
+                    if x < 0:
+                        above[length] = u
+                        ratios(p[s, u], q[s, u], ratio)
+                    if x < 0 or ratio[y] > ratio[x] or (ratio[y] == ratio[x] and y > x):
+                        x, node[length + 1] = y, j + 1
+            if x < 0:
+                break
+            for j in range(size):
+                u = parents[s, j]
+                follows = depths[size - 1 - j] == length + 1 and alike[u]
+                alike[j + 1] |= follows and draft_tokens[s, j] == x
+            draft = q[s, above[length]]
+            below = 0.0
+            for y in range(vocab_size):
+                if ratio[y] < ratio[x] or (ratio[y] == ratio[x] and y < x):
+                    below += draft[y]
+            low[length, 0], mass[length, 0] = below, draft[x]
+            most[length] = count(edges, low, mass, length, degrees, counts, laws[length])
+            r = chance(laws[length, :, 0], most[length], below, draft[x])
+            b[length + 1] = next_scale(b[length], p[s, node[length], x], r)
+            chosen[length] = x
+            length += 1
+        n, left = length, 0.0
+        if length > 0 and not uniforms[length - 1, s] < b[length]:
+            for n in range(length - 1, -1, -1):
+                # h ≤ b, so that a larger η need not be compared
+                if n == 0 or uniforms[n - 1, s] < b[n]:
+                    target, draft = p[s, node[n]], q[s, above[n]]
+                    ratios(target, draft, ratio)
+                    order = stable_order(ratio)
+                    left = excess(laws[n, :, 0], most[n], order, target, draft, b[n], weights)
+                    if n == 0 or passes(uniforms[n - 1, s], left, b[n]):
+                        break
+        if left == 0.0:
+            copy_row(p[s, node[n]], weights)
+        for i in range(n):
+            tokens[i, s] = chosen[i]
+        end_step(tokens, accepted, s, n, cumulative_draw(weights, uniforms[deepest, s]))
 
 
 #: Steps whose laws are computed side by side: vectorised, and few enough for the cache.

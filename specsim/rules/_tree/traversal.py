@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, inner_kernel, kernel
+from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
 from specsim.core._types import Floats, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
@@ -90,54 +90,59 @@ def new_weight(w, mass, draft):
 def rows(replaced: bool, update: Kernel = new_weight) -> Kernel:
     """The row kernel: uniforms[j] decides on node j + 1, uniforms[n] draws the last token."""
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-        size, deepest = draft_tokens.shape[1], tokens.shape[0] - 1
-        # for the nodes on the path to the current one: number, weight, the child last tried, target and draft
-        node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
-        w = np.empty(deepest + 1)
-        target, draft = np.empty((deepest + 1, p.shape[2])), np.empty((deepest + 1, p.shape[2]))
-        for b in range(draft_tokens.shape[0]):
-            d = 0
-            node[0], w[0], child[0] = 0, 1.0, 0
-            copy_row(p[b, 0], target[0])
-            copy_row(q[b, 0], draft[0])
-            while True:
-                c = max(child[d], node[d]) + 1
-                while c <= size and (parents[b, c - 1] != node[d] or draft[d, draft_tokens[b, c - 1]] == 0.0):
-                    c += 1
-                if c <= size:  # go down to the next child
-                    x = draft_tokens[b, c - 1]
-                    child[d] = c
-                    chance = min(1.0, w[d] * target[d, x] / draft[d, x])
-                    d += 1
-                    node[d], w[d], child[d] = c, chance, 0
-                    copy_row(p[b, c], target[d])
-                    if c < q.shape[1]:
-                        copy_row(q[b, c], draft[d])
-                elif d == 0 or uniforms[node[d] - 1, b] < w[d]:
-                    break
-                else:  # give it up
-                    d -= 1
-                    x = draft_tokens[b, child[d] - 1]
-                    tried = draft[d, x]
-                    mass = 0.0
-                    for y in range(p.shape[2]):
-                        mass += max(w[d] * target[d, y] - draft[d, y], 0.0)
-                    if mass > 0.0:
-                        for y in range(p.shape[2]):
-                            target[d, y] = max(w[d] * target[d, y] - draft[d, y], 0.0) / mass
-                    w[d] = update(w[d], mass, tried)
-                    if not replaced:
-                        draft[d, x] = 0.0
-                        left = draft[d].sum()
-                        if left > 0.0:
-                            for y in range(p.shape[2]):
-                                draft[d, y] /= left
-            for i in range(d):
-                tokens[i, b] = draft_tokens[b, node[i + 1] - 1]
-            end_step(tokens, accepted, b, d, cumulative_draw(target[d], uniforms[size, b]))
+    def verify(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+        verify_rows(replaced, update, parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 
-    return kernel(verify_rows)
+    return verify_rows.bound(verify, replaced, Pointer(update, "float64(float64, float64, float64)"))
+
+
+@kernel
+def verify_rows(replaced, update, parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+    size, deepest = draft_tokens.shape[1], tokens.shape[0] - 1
+    # for the nodes on the path to the current one: number, weight, the child last tried, target and draft
+    node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
+    w = np.empty(deepest + 1)
+    target, draft = np.empty((deepest + 1, p.shape[2])), np.empty((deepest + 1, p.shape[2]))
+    for b in range(draft_tokens.shape[0]):
+        d = 0
+        node[0], w[0], child[0] = 0, 1.0, 0
+        copy_row(p[b, 0], target[0])
+        copy_row(q[b, 0], draft[0])
+        while True:
+            c = max(child[d], node[d]) + 1
+            while c <= size and (parents[b, c - 1] != node[d] or draft[d, draft_tokens[b, c - 1]] == 0.0):
+                c += 1
+            if c <= size:  # go down to the next child
+                x = draft_tokens[b, c - 1]
+                child[d] = c
+                chance = min(1.0, w[d] * target[d, x] / draft[d, x])
+                d += 1
+                node[d], w[d], child[d] = c, chance, 0
+                copy_row(p[b, c], target[d])
+                if c < q.shape[1]:
+                    copy_row(q[b, c], draft[d])
+            elif d == 0 or uniforms[node[d] - 1, b] < w[d]:
+                break
+            else:  # give it up
+                d -= 1
+                x = draft_tokens[b, child[d] - 1]
+                tried = draft[d, x]
+                mass = 0.0
+                for y in range(p.shape[2]):
+                    mass += max(w[d] * target[d, y] - draft[d, y], 0.0)
+                if mass > 0.0:
+                    for y in range(p.shape[2]):
+                        target[d, y] = max(w[d] * target[d, y] - draft[d, y], 0.0) / mass
+                w[d] = update(w[d], mass, tried)
+                if not replaced:
+                    draft[d, x] = 0.0
+                    left = draft[d].sum()
+                    if left > 0.0:
+                        for y in range(p.shape[2]):
+                            draft[d, y] /= left
+        for i in range(d):
+            tokens[i, b] = draft_tokens[b, node[i + 1] - 1]
+        end_step(tokens, accepted, b, d, cumulative_draw(target[d], uniforms[size, b]))
 
 
 def fixed_pair(replaced: bool, update: Kernel = new_weight) -> FixedPair:
