@@ -14,7 +14,7 @@ from specsim.core._tables import Piece, Table
 from specsim.core._types import check_between, check_count, check_known, checked, count_of
 from specsim.models import Pair
 from specsim.planning._costs import Hardware, Network, Roofline
-from specsim.simulation._grid import Compared, compile_rules, most_of, run_grid, show_tv, tv_of
+from specsim.simulation._grid import Compared, compiling, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import context_rows, pair_of
 from specsim.simulation.methods import LAYERS, TARGET, WIDTH, Drafting, Method
@@ -173,8 +173,6 @@ def compare_methods(
     if not chosen:
         raise ValueError(f"methods: none given; give some of {', '.join(method_names())}")
     drafting = [(one, one.drafting(pair)) for one in chosen]  # before the work
-    if executor in (None, "threads"):
-        compile_rules([rules.get(one.rule) for one in chosen], pair, threads, progress)
     rows = context_rows(*pair)
     work: dict[str, Any] = {"steps": steps, "rng": root, "executor": executor}
 
@@ -182,11 +180,14 @@ def compare_methods(
         method, made = one
         rule, shape = rules.get(method.rule), made.shape
         run = simulate(made.pair, rule=rule, gamma=shape, **work, threads=threads)
+        compiled(rule.name)
         cost = step_cost(made, hardware, batch, context)
         measured = (run.tokens_per_step, run.tokens_per_step_error, cost, run.tokens_per_step / cost)
         return MethodEntry(str(method), method.rule, shape.size, *measured, tv_of(rule, lambda: rows))
 
-    ran = run_grid(one_of, drafting, "compare", " methods", root=root, threads=threads, progress=progress)
+    verified = [rules.get(one.rule) for one in chosen] if executor in (None, "threads") else []
+    with compiling(verified, pair, threads) as compiled:
+        ran = run_grid(one_of, drafting, "compare", " methods", root=root, threads=threads, progress=progress)
     return MethodComparison(pair, steps, batch, context, ran.rows, ran.provenance, ran.interrupted)
 
 

@@ -22,7 +22,7 @@ from specsim.core.distributions import Floats, check_rows
 from specsim.core.stats import mean_tokens
 from specsim.models import Model, Pair, Tree
 from specsim.rules import GROUPS, Parameter, Rule, get, group_of, names
-from specsim.simulation._grid import Compared, compile_rules, draft_for, most_of, run_grid, show_tv, tv_of
+from specsim.simulation._grid import Compared, compiling, draft_for, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import BY_SIBLINGS, context_rows, make_source, pair_of
 from specsim.traces._reader import Trace
@@ -169,20 +169,20 @@ def compare(
         raise type(error)(f"rules: {error}") from None
     for rule in chosen:
         make_source(*pair, rule=rule, gamma=draft_for(rule, gamma, drafts))  # before the work
-    if executor in (None, "threads"):
-        compile_rules(chosen, pair, threads, progress)
     rows = context_rows(*pair)
 
     def one_of(rule: Rule, threads: int | None) -> tuple[Entry, str, Pair]:
         tree = draft_for(rule, gamma, drafts)
         run = simulate(pair, rule=rule, gamma=tree, **work, threads=threads)
+        compiled(rule.name)
         measured, tv = mean_tokens(run.lengths), tv_of(rule, lambda: rows)
         claim = "lossy" if rule.declared else "tree" if rule.claimed_on_trees else "chain"
         own = "controls" if rule.control else claim
         group = group_of(rule.name) if rule.name in names() else own
         return Entry(str(rule), group, describe(tree, gamma), *measured, tv), run.source, run.pair
 
-    ran = run_grid(one_of, chosen, "compare", " rules", root=root, threads=threads, progress=progress)
+    with compiling(chosen if executor in (None, "threads") else [], pair, threads) as compiled:
+        ran = run_grid(one_of, chosen, "compare", " rules", root=root, threads=threads, progress=progress)
     entries, sources, pairs = zip(*ran.rows, strict=True)
     return Comparison(sources[0], gamma, steps, entries, ran.provenance, pairs[0], ran.interrupted)
 

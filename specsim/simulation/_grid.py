@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -27,14 +27,14 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Line, Piece, Shown, Table
 from specsim.core._types import Floats, check_known, checked
 from specsim.core.distributions import synthetic_pair
-from specsim.models import Model, Pair, Tree, chain, chains
+from specsim.models import Model, Pair, TableModel, Tree, chain, chains
 from specsim.models._processed import SAMPLING, sampled
 from specsim.models._trained_pairs import default_pair
 from specsim.rules import Rule, get, names
 from specsim.simulation._executors import Task, workers_of
 from specsim.simulation._result import Simulation
 from specsim.simulation._simulate import simulate
-from specsim.simulation._sources import context_rows, pair_of
+from specsim.simulation._sources import FewContextsSource, context_rows, make_source, pair_of
 from specsim.theory._acceptance import RATES
 from specsim.traces._reader import Trace
 
@@ -371,50 +371,82 @@ def _processed(pair: Pair, sampling: Mapping[str, Any]) -> Pair:
     return Pair(both[0], both[1], f"{pair.name}{',' if named else ':'}{options}")
 
 
-# Compile the kernels of many rules before a run, in processes, since numba uses one core of each.
+# Compile the kernels of many rules in processes beside the run, since numba uses one core of each.
 
 #: Fewer rules are compiled sooner than processes start.
 FEWEST = 4
-KINDS = ROWS, FIXED = "rows", "fixed pair"
+#: Pairs for which other kernels are compiled: of models, of models that read few contexts, and of pmfs.
+KINDS: dict[str, Callable[[], Sequence[Any]]] = {
+    "rows": default_pair,
+    "few contexts": lambda: (TableModel(np.eye(8) / 2 + 1 / 16), TableModel(np.full((8, 8), 1 / 8))),
+    "fixed pair": lambda: synthetic_pair("zipf", 8, 0.5, rng=0),
+}
 
 
-def compile_rules(
-    rules: Sequence[Rule], pair: Pair | str, threads: int | None = None, progress: ShowProgress = None
-) -> None:
-    """Compile what is not on disk yet of built-in `rules` for a pair, or a kind, if it is worth processes."""
-    if isinstance(pair, Pair):
-        pair = ROWS if isinstance(pair.target, Model | Trace) or np.ndim(pair.target) > 1 else FIXED
-    marks = {one.name: kept_mark(f"{pair} {one.name}") for one in rules if one.name in names()}
+def _kind_of(pair: Pair) -> str:
+    if isinstance(pair.target, Model) and isinstance(pair.draft, Model):
+        few = isinstance(make_source(*pair, rule="standard", gamma=1), FewContextsSource)
+        return "few contexts" if few else "rows"
+    return "rows" if isinstance(pair.target, Model | Trace) or np.ndim(pair.target) > 1 else "fixed pair"
+
+
+@contextmanager
+def compiling(
+    rules: Sequence[Rule], pair: Pair | str, threads: int | None = None
+) -> Iterator[Callable[[str], None]]:
+    """Within this, processes compile what is not on disk yet of built-in `rules` for a pair, or a kind, the
+    last ones first. The body runs the first ones, and calls what it is given with the name of each."""
+    kind = _kind_of(pair) if isinstance(pair, Pair) else pair
+    marks = {one.name: kept_mark(f"{kind} {one.name}") for one in rules if one.name in names()}
     missing = {name: mark for name, mark in marks.items() if mark is not None and not mark.exists()}
-    processes = min(available_threads(threads), len(missing))
-    if len(missing) < FEWEST or processes < 2 or not sys.executable:
-        return
-    waiting, compiled = iter(missing.items()), []
-    command, pipes = calling(_compile_asked, pair), {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL}
-    children = [Popen(command, text=True, bufsize=1, **pipes) for _ in range(processes)]  # type: ignore[call-overload]
+    waiting = list(missing) if len(missing) >= FEWEST and sys.executable else []
+    processes = min(available_threads(threads) - 1, len(waiting) // 2)
+    command, pipes = calling(_compile_asked, kind), {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL}
 
     def ask(child: "Popen[str]") -> None:
         assert child.stdout is not None
-        with suppress(OSError), child:  # one that has ended leaves the rules to the run
-            for name, mark in waiting:
+        with suppress(OSError, IndexError), child:  # one that has ended leaves the rules to the run
+            while True:
+                name = waiting.pop()
                 print(name, file=child.stdin)
                 if child.stdout.readline():
-                    mark.touch(mode=0o600)
-                compiled.append(name)
-                work.report(len(compiled), len(missing))
+                    marks[name].touch(mode=0o600)
 
-    with working(progress, "compile", " rules") as work, ThreadPoolExecutor(processes) as pool:
+    def ran(name: str) -> None:
+        with suppress(OSError, KeyError, ValueError):
+            missing.pop(name).touch(mode=0o600)
+            waiting.remove(name)
+
+    children: list[Popen[str]] = []
+    with ThreadPoolExecutor(max(processes, 1)) as pool:
         try:
-            list(pool.map(ask, children))
+            for _ in range(processes):
+                children.append(Popen(command, text=True, bufsize=1, **pipes))  # type: ignore[call-overload]
+                pool.submit(ask, children[-1])
+            yield ran
         finally:
+            waiting.clear()
             for child in children:
                 child.kill()
 
 
+def compile_rules(rules: Sequence[Rule], kind: str, threads: int | None = None) -> None:
+    """Compile what is not on disk yet of built-in `rules` for a kind of pairs."""
+    pair = Pair(*KINDS[kind]())
+    with working(None, "compile", " rules") as work, compiling(rules, kind, threads) as ran:
+        for done, rule in enumerate(rules, 1):
+            _compile(rule, pair)
+            ran(rule.name)
+            work.report(done, len(rules))
+
+
+def _compile(rule: Rule, pair: Pair) -> None:
+    simulate(pair, rule=rule, gamma=draft_for(rule, 2, 2), steps=1000, rng=0, threads=1)
+
+
 def _compile_asked(kind: str) -> None:
     """Compile each rule named on standard input, and answer with its name."""
-    pair = Pair(*(default_pair() if kind == ROWS else synthetic_pair("zipf", 8, 0.5, rng=0)))
+    pair = Pair(*KINDS[kind]())
     for line in sys.stdin:
-        rule = get(line.strip())
-        simulate(pair, rule=rule, gamma=draft_for(rule, 2, 2), steps=1000, rng=0, threads=1)
-        print(rule.name, flush=True)
+        _compile(get(line.strip()), pair)
+        print(line.strip(), flush=True)

@@ -24,9 +24,11 @@ from specsim.core._kernels import (
     PACKAGE,
     UNUSED,
     Kernel,
+    Pointer,
     _folder,
     _tell_of,
     inner_kernel,
+    interpreted,
     kernel,
     summary_kernel,
 )
@@ -393,6 +395,28 @@ def test_a_constant_of_its_caller_compiles_no_kernel_again():
 
     assert caller(3) == 8
     assert len(called.compiled.signatures) == 1
+
+
+def test_a_loop_is_compiled_once_for_all_that_it_calls():
+    @kernel
+    def added(part, x):
+        return part(x[0]) + part(x[1])
+
+    def made(part):
+        def call(x):
+            return added(part, x)
+
+        return added.bound(call, Pointer(part, "float64(float64)"))
+
+    twice, minus = made(kernel(lambda x: 2 * x)), made(inner_kernel(lambda x: -x))
+    for x in np.array([3.0, 4.0]), np.array([0.5, 0.25]):
+        assert (twice(x), minus(x)) == (2 * x.sum(), -x.sum())
+        with interpreted():
+            assert (twice(x), minus(x)) == (2 * x.sum(), -x.sum())
+        assert kernel(lambda x: twice(x))(x) == 2 * x.sum()
+    assert [str(args[0]) for args in added.compiled.signatures if "Function" in str(args[0])] == [
+        "FunctionType[float64(float64)]"
+    ]
 
 
 def test_every_kernel_of_the_package_is_kept():
