@@ -92,18 +92,18 @@ class Kernel:
                 )
         # `_nrt` is numba's runtime, which allocates arrays and counts the references to them
         options |= {"_nrt": not self.inner, "forceinline": self.inner, "fastmath": self.fastmath}
-        compiled = numba.njit(self.plain, nogil=True, error_model="numpy", **options)
+        compiled = numba.njit(self.plain, nogil=True, error_model="numpy", **options)  # type: ignore[call-overload]
         if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
             return compiled
         # for a constant of its caller it would be compiled a second time
         template_for = compiled.get_call_template
-        compiled.get_call_template = lambda given, named: template_for(  # type: ignore[method-assign,assignment]
+        compiled.get_call_template = lambda given, named: template_for(
             tuple(map(numba.types.unliteral, given)), named
         )
         if self.contents is not None:
             name = f"{self.plain.__module__}.{self.plain.__qualname__}"
             entries = _Entries(f"{name} {self.contents} {compiled.targetoptions}")
-            compiled._cache = entries  # type: ignore[attr-defined]
+            compiled._cache = entries
         return compiled
 
     @cached_property

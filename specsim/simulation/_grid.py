@@ -410,11 +410,11 @@ def compiling(
                 name = waiting.pop()
                 print(name, file=child.stdin)
                 if child.stdout.readline():
-                    marks[name].touch(mode=0o600)
+                    missing[name].touch(mode=0o600)
 
     def ran(name: str) -> None:
         with suppress(OSError, KeyError, ValueError):
-            missing.pop(name).touch(mode=0o600)
+            missing[name].touch(mode=0o600)
             waiting.remove(name)
 
     children: list[Popen[str]] = []
