@@ -106,7 +106,7 @@ def fill_uniforms(k0, k1, purpose, first_step, out):
             row[s] = (np.int64(leading[s]) << 10 | np.int64(last[s]) >> 10 * part & 1023) * 2.0**-42
 
 
-@kernel
+@inner_kernel
 def fill_words(k0, k1, purpose, first_step, words):
     """Fill words[index, s] (uint32, four rows for each slot) with those of step first_step + s."""
     steps, end = words.shape[1], 0

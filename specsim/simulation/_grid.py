@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from subprocess import DEVNULL, PIPE, Popen
+from threading import Event
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -403,9 +404,12 @@ def compiling(
     processes = min(available_threads(threads) - 1, len(waiting) // 2)
     command, pipes = calling(_compile_asked, kind), {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL}
 
+    shared = Event()  # the first rule compiles what most need
+
     def ask(child: "Popen[str]") -> None:
         assert child.stdout is not None
         with suppress(OSError, IndexError), child:  # one that has ended leaves the rules to the run
+            shared.wait()
             while True:
                 name = waiting.pop()
                 print(name, file=child.stdin)
@@ -413,6 +417,7 @@ def compiling(
                     missing[name].touch(mode=0o600)
 
     def ran(name: str) -> None:
+        shared.set()
         with suppress(OSError, KeyError, ValueError):
             missing[name].touch(mode=0o600)
             waiting.remove(name)
@@ -426,6 +431,7 @@ def compiling(
             yield ran
         finally:
             waiting.clear()
+            shared.set()
             for child in children:
                 child.kill()
 

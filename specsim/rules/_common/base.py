@@ -51,7 +51,7 @@ class FixedPair:
     ----------
     tables : callable
         `tables(p, q, tree, **values)` gives a tuple of arrays.
-    kernel : Kernel
+    kernel : callable
         `kernel(*tables, draft_uniforms, verify_uniforms, tokens, accepted)` draws drafts and verifies them.
         It fills int32 tokens[depth+1, steps], padded with -1, and int64 accepted[steps]. Uniforms are [count,
         steps]: one for each node to draw it, and `uniforms(tree)` to verify. With `count` it is
@@ -61,15 +61,15 @@ class FixedPair:
     acceptance : callable, optional
         `acceptance(p, q, tree, **values)` gives, for a chain, the probability [γ] that the i-th token is
         accepted, given that those before it were. None where it depends on which tokens these are.
-    count : Kernel, optional
+    count : callable, optional
         `integers.count_steps`, for rules in integers.
     """
 
     tables: Callable[..., tuple[Any, ...]]
-    kernel: Kernel
+    kernel: Callable[..., Any]
     uniforms: Callable[[Tree], int] = uniform_per_node
     acceptance: Callable[..., Floats] | None = None
-    count: Kernel | None = None
+    count: Callable[..., None] | None = None
 
 
 class Positions(NamedTuple):

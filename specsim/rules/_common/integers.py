@@ -18,11 +18,14 @@ miss the cache overlap, and the arithmetic is vectorised. It draws every token a
 behind a rejection. Where the bits that it compares are equal, which is rare, it takes the step again with all
 bits of its numbers."""
 
-import numpy as np
+from typing import Any, NamedTuple
 
-from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._streams import Purpose, fill_words
-from specsim.core._types import Floats, Ints
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._kernels import inner_kernel
+from specsim.core._streams import Key, Purpose, fill_words
+from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import alias_columns, check_probabilities
 
 #: The bits of a number: 32 of its word, and 30 that follow it.
@@ -33,6 +36,7 @@ STEP, REST = int(Purpose.STEP), int(Purpose.REST)
 BATCH = 2048
 #: Counts of what a rejected position emits, in turn: no addition waits for the one before.
 PADDING = 16
+NO_COUNTS = np.empty((0, 0), np.int32)
 
 
 def as_integers(weights: Floats) -> Ints:
@@ -113,83 +117,118 @@ def compare(low, high, word, test, mask):
     return np.int32((word if own else low) & mask), np.int32(test < chance), equal
 
 
-@kernel
-def take_steps(tables, key, first, words, out):
+class Scratch(NamedTuple):
+    """Arrays that `run_steps` fills: [S], but for those of a single step. Kernels that allocate none compile
+    in half of the time."""
+
+    found: NDArray[np.uint64]
+    halves: NDArray[np.uint32]  #: the same memory, [2S]
+    alive: TokenArray
+    ties: TokenArray
+    context: TokenArray
+    rests: NDArray[np.uint32]
+    tokens: TokenArray
+
+    @classmethod
+    def of(cls, words: NDArray[np.uint32], gamma: int) -> "Scratch":
+        found = np.empty(words.shape[1], np.uint64)
+        rests, tokens = np.empty((len(words), 1), np.uint32), np.empty(gamma + 1, np.int32)
+        alive, ties, context = np.empty((3, found.size), np.int32)
+        return cls(found, found.view(np.uint32), alive, ties, context, rests, tokens)
+
+
+def words_for(steps: int, gamma: int) -> NDArray[np.uint32]:
+    return np.empty((4 * (gamma // 2 + 1), steps), np.uint32)
+
+
+def take_steps(tables: Any, key: Key, first: int, words: NDArray[np.uint32], out: TokenArray) -> None:
     """Fill out[:γ] with the accepted tokens of the steps from `first` on, and other positions i with numbers
     from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. Their words [2γ+1, S] are given, and
     with several contexts, as the last of `tables`, those [S] that they begin at."""
-    (entries, last, columns, chances, follow), gamma, steps = tables[:5], out.shape[0] - 1, out.shape[1]
-    mask, found = np.uint32(last.shape[1] - 1), np.empty(steps, np.uint64)
-    halves, alive, ties = found.view(np.uint32), np.ones(steps, np.int32), np.zeros(steps, np.int32)
-    if len(tables) > 5:  # the compiler knows
-        context = tables[5].copy()
-    for i in range(gamma):
-        row, drafts, tests = out[i], words[2 * i + 1], words[2 * i + 2]
-        if len(tables) == 5:
-            table = entries[min(i, len(entries) - 1)]
-            for s in range(steps):
-                found[s] = table[np.uint64(drafts[s] & mask)]
-        else:
-            for s in range(steps):
-                found[s] = entries[np.uint64(context[s]), np.uint64(drafts[s] & mask)]
-        for s in range(steps):
-            token, passed, equal = compare(halves[2 * s], halves[2 * s + 1], drafts[s], tests[s], mask)
-            ties[s] |= equal & alive[s]
-            alive[s] &= passed
-            row[s] = token if alive[s] else np.int32(-1 - PADDING * i - (s & PADDING - 1))
-        if len(tables) > 5:
-            for s in range(steps):
-                after = follow[np.uint64(context[s]), np.uint64(np.uint32(row[s]) & mask)]
-                context[s] = after if alive[s] else context[s]
-    drafts, row, any_tie = words[0], out[gamma], 0
-    if len(tables) == 5:
-        table = last.ravel()
-        for s in range(steps):
-            halves[s] = table[np.uint64(drafts[s] & mask) + np.uint64(last.shape[1] * alive[s])]
-    else:
-        for s in range(steps):
-            halves[s] = last[np.uint64(2 * context[s] + alive[s]), np.uint64(drafts[s] & mask)]
-    for s in range(steps):
-        ties[s] |= np.int32(((drafts[s] ^ halves[s]) & ~mask) == 0)
-        row[s] = np.int32(min(drafts[s], halves[s]) & mask)
-        any_tie |= ties[s]
-    if any_tie:
-        rests, tokens, begun = np.empty((len(words), 1), np.uint32), np.empty(gamma + 1, np.int32), 0
-        for s in range(steps):
-            if ties[s]:
-                if len(tables) > 5:
-                    begun = tables[5][s]
-                fill_words(key[0], key[1], REST, first + s, rests)
-                n = take_step(columns, chances, follow, begun, words[:, s], rests[:, 0], tokens)
-                for i in range(gamma):
-                    out[i, s] = tokens[i] if i < n else -1 - PADDING * i
-                out[gamma, s] = tokens[n]
+    run_steps(tables, key, first, out.shape[1], words, out, NO_COUNTS, Scratch.of(words, len(out) - 1))
 
 
-@kernel
-def draw_steps(tables, key, first, out):
+def draw_steps(tables: Any, key: Key, first: int, out: TokenArray) -> None:
     """As `take_steps`, with the words of the steps."""
-    words = np.empty((4 * ((2 * out.shape[0] + 2) // 4), out.shape[1]), np.uint32)
-    fill_words(key[0], key[1], STEP, first, words)
+    words = words_for(out.shape[1], len(out) - 1)
+    fill_words(*key, STEP, first, words)
     take_steps(tables, key, first, words, out)
 
 
-@kernel
-def count_steps(tables, key, first, steps, gamma, emitted):
+def count_steps(tables: Any, key: Key, first: int, steps: int, gamma: int, emitted: TokenArray) -> None:
     """Add what these steps emit to emitted[r, 16γ+2^k], r being 1 or 8: padding, 16 columns for each
-    position, the last one first, then tokens. Rows and columns take turns, so that no addition waits for the
-    one before."""
-    rows = emitted.shape[0] - 1
-    for done in range(0, steps, BATCH):
-        out = np.empty((gamma + 1, min(BATCH, steps - done)), np.int32)
+    position, the last one first, then tokens."""
+    words = words_for(min(steps, BATCH), gamma)
+    out = np.empty((gamma + 1, words.shape[1]), np.int32)
+    run_steps(tables, key, first, steps, words, out, emitted, Scratch.of(words, gamma))
+
+
+@inner_kernel
+def run_steps(tables, key, first, steps, words, out, emitted, scratch):
+    """Take as many steps at once as `out` has columns, in the last batch also some behind the last one. Words
+    are drawn and steps counted if `emitted` has rows, see `count_steps`; else `words` are given."""
+    (entries, last, columns, chances, follow), gamma, batch = tables[:5], out.shape[0] - 1, out.shape[1]
+    mask, (found, halves, alive, ties, context, rests, tokens) = np.uint32(last.shape[1] - 1), scratch
+    for done in range(0, steps, batch):
+        if len(emitted):
+            fill_words(key[0], key[1], STEP, first + done, words)
+        alive[:] = 1
+        ties[:] = 0
+        if len(tables) > 5:  # the compiler knows
+            for s in range(batch):
+                context[s] = tables[5][min(done + s, tables[5].size - 1)]
+        for i in range(gamma):
+            row, drafts, tests = out[i], words[2 * i + 1], words[2 * i + 2]
+            if len(tables) == 5:
+                table = entries[min(i, len(entries) - 1)]
+                for s in range(batch):
+                    found[s] = table[np.uint64(drafts[s] & mask)]
+            else:
+                for s in range(batch):
+                    found[s] = entries[np.uint64(context[s]), np.uint64(drafts[s] & mask)]
+            for s in range(batch):
+                token, passed, equal = compare(halves[2 * s], halves[2 * s + 1], drafts[s], tests[s], mask)
+                ties[s] |= equal & alive[s]
+                alive[s] &= passed
+                row[s] = token if alive[s] else np.int32(-1 - PADDING * i - (s & PADDING - 1))
+            if len(tables) > 5:
+                for s in range(batch):
+                    after = follow[np.uint64(context[s]), np.uint64(np.uint32(row[s]) & mask)]
+                    context[s] = after if alive[s] else context[s]
+        drafts, row, any_tie = words[0], out[gamma], 0
         if len(tables) == 5:
-            draw_steps(tables, key, first + done, out)
+            for s in range(batch):
+                halves[s] = last[np.uint64(alive[s]), np.uint64(drafts[s] & mask)]
         else:
-            draw_steps((*tables[:5], tables[5][done : done + BATCH]), key, first + done, out)
-        for i in range(gamma + 1):
-            row = out[i]
-            for s in range(0, row.size - 7, 8):
-                for j in range(8):
-                    emitted[j & rows, np.uint32(row[s + j] + PADDING * gamma)] += 1
-            for s in range(row.size - row.size % 8, row.size):
-                emitted[0, np.uint32(row[s] + PADDING * gamma)] += 1
+            for s in range(batch):
+                halves[s] = last[np.uint64(2 * context[s] + alive[s]), np.uint64(drafts[s] & mask)]
+        for s in range(batch):
+            ties[s] |= np.int32(((drafts[s] ^ halves[s]) & ~mask) == 0)
+            row[s] = np.int32(min(drafts[s], halves[s]) & mask)
+            any_tie |= ties[s]
+        if any_tie:
+            begun = 0
+            for s in range(batch):
+                if ties[s]:
+                    if len(tables) > 5:
+                        begun = tables[5][min(done + s, tables[5].size - 1)]
+                    fill_words(key[0], key[1], REST, first + done + s, rests)
+                    n = take_step(columns, chances, follow, begun, words[:, s], rests[:, 0], tokens)
+                    for i in range(gamma):
+                        out[i, s] = tokens[i] if i < n else -1 - PADDING * i
+                    out[gamma, s] = tokens[n]
+        if len(emitted):
+            add_rows(out, min(batch, steps - done), emitted)
+
+
+@inner_kernel
+def add_rows(out, steps, emitted):
+    """Add steps to `emitted`, whose rows and columns take turns: no addition waits for the one before."""
+    rows, gamma = emitted.shape[0] - 1, out.shape[0] - 1
+    for i in range(gamma + 1):
+        row = out[i][:steps]
+        for s in range(0, row.size - 7, 8):
+            for j in range(8):
+                emitted[j & rows, np.uint32(row[s + j] + PADDING * gamma)] += 1
+        for s in range(row.size - row.size % 8, row.size):
+            emitted[0, np.uint32(row[s] + PADDING * gamma)] += 1

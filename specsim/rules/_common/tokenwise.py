@@ -173,8 +173,8 @@ def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPai
         last = [weights if weights.any() else p for weights in (recovered, bonus)]
         return integers.tables(draft_pmf(q, tree), np.atleast_2d(accept)[: tree.size], *last)
 
-    kernels = {"kernel": integers.draw_steps, "count": integers.count_steps}
-    return FixedPair(tables, **kernels, acceptance=acceptance_of(shares))
+    draw, count = integers.draw_steps, integers.count_steps
+    return FixedPair(tables, draw, count=count, acceptance=acceptance_of(shares))
 
 
 def acceptance_of(shares: Callable[..., tuple[Floats, ...]]) -> Callable[..., Floats]:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from specsim.core._cuda import cuda, device_function
-from specsim.core._kernels import Kernel
 from specsim.core._streams import Purpose, philox_words
 from specsim.rules._chain import block
 from specsim.rules._common import fixed_pairs, integers
@@ -112,7 +111,7 @@ def block_tables(tables: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 #: By the fixed-pair kernel: what makes the step, and a function that gives its tables from the kernel's.
-STEPS: dict[Kernel, tuple[Any, Callable[[tuple[Any, ...]], tuple[Any, ...]]]] = {
+STEPS: dict[Callable[..., Any], tuple[Any, Callable[[tuple[Any, ...]], tuple[Any, ...]]]] = {
     integers.draw_steps: (integer_step, lambda tables: tables[2:]),
     block.verify_fixed_pair: (block_step, block_tables),
 }
