@@ -2,6 +2,7 @@
 
 `sweep` and `compare` are views of it, and in `specsim.planning` `compare_methods` and `batch.sweep_batch`."""
 
+import gc
 import math
 import sys
 import time
@@ -452,6 +453,7 @@ def _compile(rule: Rule, pair: Pair) -> None:
 
 def _compile_asked(kind: str) -> None:
     """Compile each rule named on standard input, and answer with its name."""
+    gc.disable()  # little of what a compiler makes is garbage
     pair = Pair(*KINDS[kind]())
     for line in sys.stdin:
         _compile(get(line.strip()), pair)
