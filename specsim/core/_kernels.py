@@ -19,6 +19,7 @@ are compiled in every session.
 
 import dis
 import hashlib
+import math
 import os
 import pickle
 import secrets
@@ -43,6 +44,9 @@ from specsim.core._types import check_count
 
 PACKAGE = Path(__file__).parents[1]
 
+#: Seconds of calls through pointers, after which it pays to compile a kernel without.
+OFTEN = 0.5
+
 _interpreting: ContextVar[bool] = ContextVar("interpreting", default=False)
 
 
@@ -54,18 +58,23 @@ class Kernel:
         self.fastmath = fastmath
         self.inner = inner
         self.shared: tuple[Any, ...] = ()  # another kernel, and its first arguments, see `bound`
+        self.seconds = -math.inf  #: of calls of that one, after the first
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
-        if self.shared:
+        if self.shared and self.seconds < OFTEN:
             loop, *given = self.shared
-            return loop(*given, *arguments)
+            began = time.perf_counter()
+            result = loop(*given, *arguments)
+            self.seconds = max(self.seconds + time.perf_counter() - began, 0.0)
+            return result
         return self.plain(*arguments) if _interpreting.get() else self.compiled(*arguments)
 
     def bound(self, call: Callable[..., Any], *given: Any) -> "Kernel":
         """The kernel `call`, which calls this one with the arguments `given`, pointers and numbers, in front.
 
-        Compiled code of this one serves all such kernels; other kernels, and devices, compile `call`."""
+        Compiled code of this one serves all such kernels. What is called often is compiled for itself, since
+        calls through pointers take time; so do other kernels and devices."""
         made = Kernel(call)
         made.shared = self, *given
         return made

@@ -50,21 +50,29 @@ def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Posi
     """Build the kernels for rows from tables, of a rule whose recovered token ignores the rejected one."""
     accepting, recovering, leaving = tokenwise.pointers(accept, recover, bonus)
 
+    def test(going, context, p, q, p_of, q_of, drawn, u, values, passed):
+        test_drafts(accept, going, context, p, q, p_of, q_of, drawn, u, values, passed)
+
+    def draw_bonus(going, context, p, q, p_of, q_of, u, values, tokens):
+        draw_bonuses(bonus, going, context, p, q, p_of, q_of, u, values, tokens)
+
+    tested, ended = test_drafts.bound(test, accepting), draw_bonuses.bound(draw_bonus, leaving)
+
     def verify_steps(
         going, place, context, tables, known, draft_uniforms, verify_uniforms, values, tokens, accepted
     ):  # in Python, so that rules share the kernels that move steps on
         gamma, rows = tokens.shape[0] - 1, (tables.p, tables.q, tables.p_of, tables.q_of)
         alive, drawn, passed = np.empty((3, going.size), np.int64)
         last, count, begun, apart = verify_uniforms[gamma], 0, 0, 0
-        for i in range(gamma):
+        for i in range(place[going[0]] if going.size else gamma, gamma):
             count, begun = begin(going, place, i, alive, count, begun)
             some = alive[:count]
             draw_drafts(some, context, tables.q_sums, tables.q_of, draft_uniforms[i], drawn)
-            test_drafts(accepting, some, context, *rows, drawn, verify_uniforms[i], values, passed)
+            tested(some, context, *rows, drawn, verify_uniforms[i], values, passed)
             given = context, place, tables.recovered, tables.follow, known, last, i, tokens[i], accepted
             count, apart = move_on(some, drawn, passed, going, apart, *given)
         count, _ = begin(going, place, gamma, alive, count, begun)
-        draw_bonuses(leaving, alive[:count], context, *rows, last, values, tokens[gamma])
+        ended(alive[:count], context, *rows, last, values, tokens[gamma])
         accepted[alive[:count]] = gamma
         return apart
 
@@ -113,8 +121,10 @@ def begin(going, place, position, alive, count, begun):
 
 @kernel
 def draw_drafts(going, context, q_sums, q_of, u, drawn):
+    rows, some = np.empty(going.size, np.int64), np.empty(going.size)
     for j in range(going.size):
-        drawn[j] = drawn_token(q_sums[q_of[context[going[j]]]], u[going[j]])
+        rows[j], some[j] = q_of[context[going[j]]], u[going[j]]
+    draw_tokens(rows, some, q_sums, drawn[: going.size])
 
 
 @kernel
@@ -144,10 +154,12 @@ def move_on(
         drawn[n] = drawn[j]
         n += passed[j]
         m += 1 - passed[j]
+    rows, some, last = np.empty(m, np.int64), np.empty(m), np.empty(m, np.int64)
     for j in range(m):
-        s = ended[j]
-        tokens[s] = drawn_token(recovered[context[s]], u[s])
-        accepted[s] = position
+        rows[j], some[j] = context[ended[j]], u[ended[j]]
+    draw_tokens(rows, some, recovered, last)
+    for j in range(m):
+        tokens[ended[j]], accepted[ended[j]] = last[j], position
     count = 0
     for j in range(n):
         s, x = alive[j], drawn[j]
@@ -186,17 +198,22 @@ def sum_up(weights, sums):
 
 
 @inner_kernel
-def drawn_token(sums, u):
-    """The token that `cumulative_draw` draws with u < 1 - 2^-50 from the weights that `sum_up` added."""
-    blocks = sums.size // (BLOCK + 1)
-    goal = u * sums[blocks - 1]
-    block, inside = np.int64(0), np.int64(0)
-    for k in range(blocks):  # faster than a search that branches, as it is mispredicted
-        block += np.int64(sums[k] <= goal)
-    first = blocks + BLOCK * block
-    for k in range(BLOCK):
-        inside += np.int64(sums[first + k] <= goal)
-    return BLOCK * block + inside
+def draw_tokens(rows, u, sums, drawn):
+    """Fill drawn[m] with the tokens that `cumulative_draw` draws with u[m] < 1 - 2^-50 from the weights that
+    `sum_up` added in sums[rows[m]]; u[m] changes. Sums are counted, since the branches of a search would be
+    mispredicted, and all blocks come first, so that look-ups do not wait."""
+    blocks = sums.shape[1] // (BLOCK + 1)
+    for j in range(drawn.size):
+        found, block = sums[rows[j]], np.int64(0)
+        u[j] *= found[blocks - 1]
+        for k in range(blocks):
+            block += np.int64(found[k] <= u[j])
+        drawn[j] = BLOCK * block
+    for j in range(drawn.size):
+        found, first, inside = sums[rows[j]], blocks + drawn[j], np.int64(0)
+        for k in range(BLOCK):
+            inside += np.int64(found[first + k] <= u[j])
+        drawn[j] += inside
 
 
 @kernel
