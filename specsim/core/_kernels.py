@@ -19,7 +19,6 @@ are compiled in every session.
 
 import dis
 import hashlib
-import math
 import os
 import pickle
 import secrets
@@ -44,9 +43,6 @@ from specsim.core._types import check_count
 
 PACKAGE = Path(__file__).parents[1]
 
-#: Seconds of calls through pointers, after which it pays to compile a kernel without.
-OFTEN = 0.5
-
 _interpreting: ContextVar[bool] = ContextVar("interpreting", default=False)
 
 
@@ -58,23 +54,18 @@ class Kernel:
         self.fastmath = fastmath
         self.inner = inner
         self.shared: tuple[Any, ...] = ()  # another kernel, and its first arguments, see `bound`
-        self.seconds = -math.inf  #: of calls of that one, after the first
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
-        if self.shared and self.seconds < OFTEN:
+        if self.shared:
             loop, *given = self.shared
-            began = time.perf_counter()
-            result = loop(*given, *arguments)
-            self.seconds = max(self.seconds + time.perf_counter() - began, 0.0)
-            return result
+            return loop(*given, *arguments)
         return self.plain(*arguments) if _interpreting.get() else self.compiled(*arguments)
 
     def bound(self, call: Callable[..., Any], *given: Any) -> "Kernel":
         """The kernel `call`, which calls this one with the arguments `given`, pointers and numbers, in front.
 
-        Compiled code of this one serves all such kernels. What is called often is compiled for itself, since
-        calls through pointers take time; so do other kernels and devices."""
+        Compiled code of this one serves all such kernels; other kernels, and devices, compile `call`."""
         made = Kernel(call)
         made.shared = self, *given
         return made
@@ -86,7 +77,7 @@ class Kernel:
 
     @cached_property
     def compiled(self) -> Callable[..., Any]:
-        return self._handed_over(no_cfunc_wrapper=True)
+        return self._handed_over(no_cfunc_wrapper=True)  # no kernel is called from C
 
     def _handed_over(self, **options: bool) -> Any:
         """A function of numba's own, with these options of it."""
@@ -164,13 +155,13 @@ class Pointer:
     @cached_property
     def compiled(self) -> tuple[Any, int]:
         """The types as numba has them, and the address."""
-        found = self.kernel._handed_over(no_cpython_wrapper=True)
+        found = self.kernel._handed_over(no_cpython_wrapper=True, no_cfunc_wrapper=True)
         found.compile(self.text)
         (made,) = found.overloads.values()
-        return made.signature, made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
+        return made.signature, made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
 
-    def __wrapper_address__(self) -> int:
-        """What numba asks for."""
+    @property
+    def address(self) -> int:
         return self.compiled[1]
 
 
@@ -241,13 +232,11 @@ def _teach_numba_about_kernels() -> None:
     from numba.core import types
     from numba.extending import typeof_impl
 
+    import specsim.core._pointers  # noqa: F401  # teaches it about pointers
+
     @typeof_impl.register(Kernel)
     def typeof_kernel(value: Kernel, context: Any) -> Any:
         return types.Dispatcher(value.compiled)
-
-    @typeof_impl.register(Pointer)
-    def typeof_pointer(value: Pointer, context: Any) -> Any:
-        return types.FunctionType(value.compiled[0])
 
 
 class _NotDescribedError(Exception):

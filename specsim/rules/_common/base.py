@@ -86,7 +86,7 @@ class Positions(NamedTuple):
     contexts from `first` on."""
 
     verify: Callable[..., int]
-    recovered: Kernel
+    recovered: Callable[..., None]
 
 
 @dataclass(frozen=True)

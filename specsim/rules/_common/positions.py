@@ -4,6 +4,7 @@ Only the steps that come to a position need its row, and there are fewer rows th
 context are kept, with sums of them to draw from."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from specsim.rules._common.tokenwise import no_bonus
 
 #: Weights that are searched at once.
 BLOCK = 16
+#: Tests after which it pays to compile those of a rule without a pointer.
+MANY = 2**19
 
 
 class RowTables(NamedTuple):
@@ -53,14 +56,12 @@ def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Posi
     def test(going, context, p, q, p_of, q_of, drawn, u, values, passed):
         test_drafts(accept, going, context, p, q, p_of, q_of, drawn, u, values, passed)
 
-    def draw_bonus(going, context, p, q, p_of, q_of, u, values, tokens):
-        draw_bonuses(bonus, going, context, p, q, p_of, q_of, u, values, tokens)
-
-    tested, ended = test_drafts.bound(test, accepting), draw_bonuses.bound(draw_bonus, leaving)
+    test_many, tested = kernel(test), 0
 
     def verify_steps(
         going, place, context, tables, known, draft_uniforms, verify_uniforms, values, tokens, accepted
     ):  # in Python, so that rules share the kernels that move steps on
+        nonlocal tested
         gamma, rows = tokens.shape[0] - 1, (tables.p, tables.q, tables.p_of, tables.q_of)
         alive, drawn, passed = np.empty((3, going.size), np.int64)
         last, count, begun, apart = verify_uniforms[gamma], 0, 0, 0
@@ -68,18 +69,17 @@ def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Posi
             count, begun = begin(going, place, i, alive, count, begun)
             some = alive[:count]
             draw_drafts(some, context, tables.q_sums, tables.q_of, draft_uniforms[i], drawn)
-            tested(some, context, *rows, drawn, verify_uniforms[i], values, passed)
+            tested += count
+            test_some = test_many if tested > MANY else partial(test_drafts, accepting)
+            test_some(some, context, *rows, drawn, verify_uniforms[i], values, passed)
             given = context, place, tables.recovered, tables.follow, known, last, i, tokens[i], accepted
             count, apart = move_on(some, drawn, passed, going, apart, *given)
         count, _ = begin(going, place, gamma, alive, count, begun)
-        ended(alive[:count], context, *rows, last, values, tokens[gamma])
+        draw_bonuses(leaving, alive[:count], context, *rows, last, values, tokens[gamma])
         accepted[alive[:count]] = gamma
         return apart
 
-    def recovered(tables, first, end, values):
-        sum_recovered(recover, tables, first, end, values)
-
-    return Positions(verify_steps, sum_recovered.bound(recovered, recovering))
+    return Positions(verify_steps, partial(sum_recovered, recovering))
 
 
 @inner_kernel
