@@ -12,18 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from specsim.core import _types
 from specsim.core._files import read_table
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._types import (
-    MOST_TOKENS,
-    Floats,
-    Ints,
-    array_of,
-    check_between,
-    check_count,
-    checked,
-    dtype_of,
-)
+from specsim.core._types import Floats, Ints, array_of, check_between, check_count, checked, dtype_of
 
 #: What numbers that are no probabilities may be.
 LOGITS = "; if these are logits, give their softmax"
@@ -465,7 +457,7 @@ def synthetic_pair(
     if kind not in PAIR_KINDS:
         raise ValueError(f"kind: unknown kind {kind!r}; one of {', '.join(PAIR_KINDS)}")
     check_between("overlap", overlap, 0, 1, "sum of min(p, q)")
-    check_count("vocab_size", vocab_size, 2, MOST_TOKENS)
+    check_count("vocab_size", vocab_size, 2, _types.MOST_TOKENS)
     if kind == "one-hot":
         q = np.zeros(vocab_size)
         q[0] = 1.0

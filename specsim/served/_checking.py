@@ -10,22 +10,10 @@ from typing import Any, NamedTuple
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict
 from specsim.core._types import check_known, checked
 from specsim.core._verdicts import Check as Outcome
+from specsim.served import _statements
 from specsim.served._feasible import CLOSE, COUNTS, LATENCIES, Program, Range, Value, number, plus, read
 from specsim.served._meanings import SENTENCES, Numbers, answers, meanings
-from specsim.served._statements import (
-    ACCEPTED,
-    DEFINITIONS,
-    DRAFTED,
-    NOT_KNOWN,
-    STEPS,
-    TESTED,
-    Definition,
-    Statement,
-    count_of,
-    least_cost,
-    reported,
-    statements,
-)
+from specsim.served._statements import ACCEPTED, DEFINITIONS, DRAFTED, STEPS, Definition, reported, statements
 from specsim.theory import expected_tokens
 
 #: The order in which numbers are dropped in the search for a conflict, after the rates by position.
@@ -309,7 +297,7 @@ def _program(given: Mapping[str, Range], definition: Definition) -> Program:
     return program
 
 
-def _check(statement: Statement, program: Program, holds: bool) -> Check | None:
+def _check(statement: _statements.Statement, program: Program, holds: bool) -> Check | None:
     """The ranges of the two sides; None if no reported number could have made the statement fail."""
     over = statement.over
     left = program.range(statement.left, over)
@@ -352,7 +340,7 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
     free = "gamma" not in given and steps.low <= 1 < steps.high  # all tokens may be of one step
     for name, form, over, note in (
         ("α drafted", ACCEPTED, DRAFTED, "accepted before a rejection / drafted"),
-        ("α verified", ACCEPTED, TESTED, "the same / (that + rejecting steps)"),
+        ("α verified", ACCEPTED, _statements.TESTED, "the same / (that + rejecting steps)"),
         ("tokens per step", plus(ACCEPTED, STEPS), STEPS, "1 + the same / steps"),
         ("drafted per step", DRAFTED, STEPS, ""),
     ):
@@ -362,7 +350,7 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
             found.append(Implied(name, value, note))
     if "one" in program.unit:
         for name in COUNTS:
-            value = program.range(count_of(name, definition))
+            value = program.range(_statements.count_of(name, definition))
             if name not in given and all(map(math.isfinite, value)):
                 low, high = math.ceil(value.low - program.error), math.floor(value.high + program.error)
                 found.append(Implied(name, Range(low, high)))
@@ -373,7 +361,7 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
     if {"tpot", "throughput"} <= given.keys() and "batch" not in given:
         least = given["tpot"].low * given["throughput"].low / 1e3
         found.append(Implied("batch", Range(least, math.inf), "throughput × TPOT / 1000"))
-    cost, text, _ = least_cost(given)
+    cost, text, _ = _statements.least_cost(given)
     fastest = program.most(plus(ACCEPTED, STEPS), cost)
     if fastest < math.inf and not free:
         found.append(Implied("speed-up, at most", Range(fastest, fastest), text))
@@ -382,7 +370,7 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
 
 def _remarks(given: Numbers, definition: Definition, values: Numbers) -> Iterator[str]:
     """What was not checked, and where the i.i.d. formula gives other tokens per step than were reported."""
-    if "acceptance_rate" in given and definition.acceptance_rate == NOT_KNOWN:
+    if "acceptance_rate" in given and definition.acceptance_rate == _statements.NOT_KNOWN:
         yield "acceptance rate: was not compared, since the engine's definition is not known"
     few = {"emitted", "accepted"} <= given.keys() and given["emitted"].high < given["accepted"].low
     if few and not definition.independent:
