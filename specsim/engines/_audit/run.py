@@ -138,8 +138,7 @@ def audit_engine(
         check_seconds("seconds", seconds)
     with opening(engine, planted, options, speculative) as opened:
         root = root_of(rng)
-        asked_as = request_seeds, unequal_prompts, shared_prompts, mixed_requests
-        form = dict(zip(FORM, asked_as, strict=True))
+        form = dict(zip(FORM, (request_seeds, unequal_prompts, shared_prompts, mixed_requests), strict=True))
         requests = plan_requests(planted, root, sampling, tokens, texts, **form)
         more = {"planted": planted.digest, "tokens": tokens, "texts": texts, **form}
         began = time.perf_counter()
@@ -148,7 +147,9 @@ def audit_engine(
             seconds -= time.perf_counter() - began
         orders = [] if order is None else [order]
         if order is None and isinstance(engine, str) and "://" not in engine:
-            orders = plain_orders(engine, planted, sampling, root, options, tolerance)
+            orders = possible_orders(sampling)
+            if len(orders) > 1:  # which one an engine in this process applies, its plain texts show
+                orders = likely_orders(tried(engine, planted, sampling, root, options), tolerance)
         run = serve(opened, planted, requests, store, root, seconds, told(progress))
     return judge(run, orders=orders, tolerance=tolerance)
 
@@ -233,15 +234,6 @@ def judge_texts(
         about["described"] = dict(header["described"])
         run = _run(planted, requests, store, about, root=root, interrupted=lacking)
         return judge(run, orders=[] if order is None else [order], tolerance=tolerance)
-
-
-def plain_orders(
-    engine: str, planted: Planted, sampling: Sampling, root: int, options: Any, tolerance: float | None
-) -> list[str]:
-    """The orders in which an engine in this process may apply `sampling` without speculation."""
-    if len(orders := possible_orders(sampling)) == 1:
-        return orders
-    return likely_orders(tried(engine, planted, sampling, root, options), tolerance)
 
 
 def tried(
