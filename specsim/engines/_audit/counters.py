@@ -1,5 +1,4 @@
-"""Compare the drafted and accepted tokens that an engine reports with those of the standard rule, or of a
-head."""
+"""Compare the drafted and accepted tokens that engines report with those of the standard rule or a head."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -245,8 +244,7 @@ def accepted_at(heads: str, law: Law, text: Ints, gamma: int, stale: int = 0, la
     contexts = law.contexts_of_head(heads, text[None], places.reshape(1, -1), step, words, stale, late)
     drafts = law.scores(contexts).argmax(axis=1).reshape(places.shape)
     same = (places <= last) & (drafts == text[places.clip(0, last)])
-    found: Ints = np.logical_and.accumulate(same, axis=1).sum(axis=1)
-    return found
+    return np.logical_and.accumulate(same, axis=1).sum(axis=1)
 
 
 #: By how many positions the hidden state and the token that a head is given are behind, and the mistake.

@@ -120,8 +120,7 @@ class _Alike:
     def gains(self, other: Floats) -> Floats:
         """The gain [where, share] of tokens with probabilities `other`."""
         with np.errstate(divide="ignore"):
-            ratio = other / np.maximum(self.mass, FLOOR) - 1.0
-            logs = np.log1p(SHARES[:, None] * ratio)
+            logs = np.log1p(SHARES[:, None] * (other / np.maximum(self.mass, FLOOR) - 1.0))
         return np.matmul(self.counts.astype(np.float64), np.maximum(logs, np.log(FLOOR)).T)
 
 

@@ -34,8 +34,7 @@ LIKELY_DRAFTS = 4
 UNLIKELY = 30.0
 #: Entries of rows for which known mistakes are tried: with a large vocabulary, at some of the places.
 MOST_ENTRIES = 2**25
-#: Tolerance of log p in float32: at least so much, and so much for each token of the vocabulary, since
-#: softmax sums over it.
+#: Tolerance of log p in float32: at least so much, and so much for each token that softmax sums over.
 LEAST_TOLERANCE, TOKEN_TOLERANCE = 1e-5, 1e-8
 Of = Callable[[Given], Floats]
 #: The rows whose log-probabilities an engine may return.
@@ -162,8 +161,7 @@ class _Texts:
     @cached_property
     def tried(self) -> tuple[Places, list[Fitted]]:
         """Where known mistakes are tried, and how they fit: at all places, or at a share of MOST_ENTRIES /
-        entries. The share is drawn: every k-th place might always be the same one of a page. It depends on
-        the tokens asked for alone."""
+        entries asked for. The share is drawn: every k-th place might always be the same one of a page."""
         mass, size = self.masses.mass, self.law.vocab_size
         entries = sum(self.asked[one.number].max_tokens for one in self.fresh) * size
         some = self._rng.random(len(self.places)) * entries < MOST_ENTRIES
@@ -176,8 +174,7 @@ class _Texts:
         return Given(self.run.planted, self.sampling, self.order, contexts, self.padded)
 
     def _decided(self, places: Places) -> Places:
-        """The places where no order cuts between tokens that are equally probable, to the tolerance: engines
-        may keep either."""
+        """The places where no order cuts between tied tokens, to the tolerance: engines may keep either."""
         kept, sampling, orders = np.ones(len(places), bool), self.sampling, possible_orders(self.sampling)
         cuts = sampling.filled.acting & {*CUTS} - {"temperature"} or sampling.temperature == 0.0
         for contexts, at, row in by_context(places.contexts, self.law.vocab_size) if cuts else ():
@@ -317,14 +314,12 @@ def _with_stop(planted: Planted, text: Completion, request: Request) -> Completi
 
 def likely_orders(run: Run, tolerance: float | None = None) -> list[str]:
     """The orders of temperature and truncation that the texts of a run leave possible. The likelihood of any
-    order over that of the engine's own is an e-value, so each of the others leaves that one out with
-    probability at most e^-`UNLIKELY`."""
+    order over the engine's own is an e-value: each leaves that one out with probability ≤ e^-`UNLIKELY`."""
     return _Texts(run, (), tolerance, BUDGET).likely
 
 
 def _partners(asked: Mapping[int, Request], texts: Sequence[Completion]) -> tuple[Ints, Ints, Ints]:
-    """Pairs of texts: of one prompt, no text in two; each with the next one of its prompt; of requests that
-    follow each other."""
+    """Pairs of texts: of one prompt, no text in two; each with its prompt's next; of successive requests."""
     alike = defaultdict(list)
     for i, one in enumerate(texts):
         alike[asked[one.number].prompt].append(i)

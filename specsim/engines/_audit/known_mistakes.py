@@ -1,8 +1,7 @@
 """Known mistakes of engines around the kernel: the rows that tokens are drawn from where each happens.
 
 A mistake is a function of the rows of target and draft, or it reads other tokens than those of the text. It
-may happen at a share of the places only, so a mistake on one path, such as that of the bonus token, needs no
-entry of its own."""
+may happen at a share of the places only, so one on a path, such as that of the bonus, needs no own entry."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -200,9 +199,8 @@ def _unknown_tokens(law: Law) -> Iterator[Known]:
     """Tokens at some distances are not those of the text: the rows are averaged over what may be read."""
     if law.words > MOST_WORDS:
         return
-    columns = range(len(law.offsets))
     for size in range(1, len(law.offsets) + 1):
-        for wrong in combinations(columns, size):
+        for wrong in combinations(range(len(law.offsets)), size):
             far = " and ".join(str(law.offsets[column]) for column in wrong)
             detail = f"The token at distance {far} is not that of the text, as after a wrong rollback."
             yield Known(tuple(TRIED["misread"]), partial(_averaged, wrong), detail=detail)
@@ -246,9 +244,8 @@ def _misread(answered: Answered, places: Places) -> Iterator[Known]:
         for name, step in (("next", 1), ("previous", -1), ("second next", 2)):
             # not around: no text may be read by itself by way of others
             other = np.clip(places.text + step, 0, len(whole) - 1)
-            moved = prompts[other] + places.place
             detail = f"Rows are those of the {name} request at the same place."
-            read = _read(law, whole, places, other, moved, partial(add, 0))
+            read = _read(law, whole, places, other, prompts[other] + places.place, partial(add, 0))
             names = "rows_of_next", "prompt_of_next"
             yield Known(names, attrgetter("p"), seldom=names[::-1], detail=detail, contexts=read)
     if len(law.openers) > 1:
@@ -288,9 +285,8 @@ def _read(law: Law, whole: Ints, places: Places, text: Ints, at: Ints, move: Mov
     return contexts
 
 
-# What a wrong engine would have read while it wrote given texts: our server decodes them again. Whether an
-# emitted token was an accepted draft is drawn, given the token: with probability min(p, q) / p. Drafts after
-# a rejection are drawn from q.
+# What a wrong engine would have read while it wrote given texts: our server decodes them again. A token was
+# an accepted draft with probability min(p, q) / p, which is drawn; drafts after a rejection are drawn from q.
 
 
 def contexts_read(answered: Answered, mistake: str, gamma: int, right: Ints, times: int) -> Ints:

@@ -87,8 +87,7 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
                 values["stop"] = [planted.decode([rare])]
             sampling = Sampling.from_json(values, words)
             share = float(shares[sampling.stop_ids[0] if sampling.stop_ids else rare])
-            free = LONG - sampling.min_tokens
-            length = sampling.min_tokens + (1.0 - (1.0 - share) ** free) / share
+            length = sampling.min_tokens + (1.0 - (1.0 - share) ** (LONG - sampling.min_tokens)) / share
             longer = given.get("more", 1.0) * (LONG / length if sampling.stops else 1.0)
             if sampling.grammar:  # which ends texts where its own words are
                 if (run := tried("specsim", planted, sampling)).interrupted:

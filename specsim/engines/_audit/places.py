@@ -225,5 +225,4 @@ class Given:
 
     def changed(self, order: str | None = None, **parameters: Any) -> Floats:
         """The target's rows, processed in another order or with other parameters."""
-        sampling = replace(self.sampling, **parameters)
-        return processed(self._scores, sampling, order or self.order, self._seen)
+        return processed(self._scores, replace(self.sampling, **parameters), order or self.order, self._seen)

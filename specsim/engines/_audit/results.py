@@ -272,9 +272,8 @@ class EngineAudit(Judged):
 
 def table_of_tests(tests: Sequence[TestResult], counted: str, *, p_values: bool) -> Table:
     """The first test, and those with the largest e-values."""
-    chosen = [*tests[:1], *sorted(tests[1:], key=lambda test: -test.log10_e)[: SHOWN - 1]]
     rows = []
-    for test in chosen:
+    for test in [*tests[:1], *sorted(tests[1:], key=lambda test: -test.log10_e)[: SHOWN - 1]]:
         value = f"{test.chi_square.p_value:.3g}" if test.chi_square.df else NONE
         tv = f"{test.detectable_tv:.4f}" if test.detectable_tv < 1.0 else NONE
         e = f"{round(test.log10_e, 1) + 0.0:.1f}"
@@ -299,10 +298,7 @@ def _diagnosis_lines(audit: EngineAudit) -> Iterator[str]:
     first, *others = audit.diagnosis
     share = "" if first.share == 1.0 else f", in a share of about {first.share:.2g}"
     said = f"{first.said}, {first.where}{share}."
-    if first.fits:
-        yield f"Closest known mistake: {said}"
-    else:
-        yield f"{none}. Nearest: {said}"
+    yield f"Closest known mistake: {said}" if first.fits else f"{none}. Nearest: {said}"
     close = [one.name for one in others if one.behind < CLOSE]
     if alike := [name for name in dict.fromkeys([*first.alike, *close]) if name != first.name]:
         yield f"It cannot be distinguished from {', '.join(alike)}."

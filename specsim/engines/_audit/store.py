@@ -67,9 +67,8 @@ class TextStore:
         if isinstance(answer, Failure):
             self.failures[answer.number] = answer
             return True
-        key = answer.number, answer.index
         self.failures.pop(answer.number, None)  # a later try succeeded
-        return self.completions.setdefault(key, answer) is answer
+        return self.completions.setdefault((answer.number, answer.index), answer) is answer
 
     def texts(self) -> list[Completion]:
         """All completions, by request and index: the same whatever order they arrived in."""
@@ -286,5 +285,4 @@ def plan_requests(
             for beside in asked[i - 1 : i + 1] if mixed_requests and i % 2 else ():
                 found.append(Request(len(found), *beside, drawn, sampling=others))
     tested = [one for one in found if one.sampling == sampling]
-    again = [replace(one, number=len(found) + i) for i, one in enumerate(tested[:REPEATED])]
-    return [*found, *again]
+    return found + [replace(one, number=len(found) + i) for i, one in enumerate(tested[:REPEATED])]

@@ -37,8 +37,7 @@ class Cells:
 
     @classmethod
     def uniform(cls, name: str, u: Floats) -> "Cells":
-        counts = np.bincount((u * BINS).astype(np.int64), minlength=BINS)
-        return cls(name, counts, np.full(BINS, 1.0 / BINS))
+        return cls(name, np.bincount((u * BINS).astype(np.int64), minlength=BINS), np.full(BINS, 1.0 / BINS))
 
     @classmethod
     def pairs(cls, name: str, one: Floats, other: Floats) -> "Cells":
@@ -94,8 +93,7 @@ def tables(
 
     Where a text `stops` at a string, its last token is not followed by another, so the tokens of a pair
     within a text are not independent."""
-    for order in ("p/q", "p", "id"):
-        yield Cells.uniform(f"all places, by {order}", masses.u[order])
+    yield from (Cells.uniform(f"all places, by {order}", masses.u[order]) for order in ("p/q", "p", "id"))
     for first, last in zip(CLASSES, (*CLASSES[1:], None), strict=True):
         here = (places.place >= first) & (places.place < (np.inf if last is None else last))
         where = f"place {first + 1}" if last == first + 1 else f"places {first + 1} to {last or '…'}"
@@ -139,8 +137,7 @@ def context_test(
     log_e = np.logaddexp(logs.sum(), mean) - np.log(2.0)
     worst, n = int(logs.argmax()), int(counts.sum())
     could = detectable_tv(size, n / len(distinct), level / max(contexts, 1))
-    cells = int((law > 0).sum())
-    found = TestResult.of("after each context", n, cells, log_e, level, detectable_tv=could)
+    found = TestResult.of("after each context", n, int((law > 0).sum()), log_e, level, detectable_tv=could)
     if not found.rejected:
         return found
     drawn = int(counts[worst].sum())

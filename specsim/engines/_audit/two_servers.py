@@ -303,6 +303,5 @@ def _greedy(run: Serving) -> list[results.GreedyTexts]:
             continue
         a, again, b, back = (one or () for one in four)
         same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-        place = None if a == b else same + 1
-        found.append(results.GreedyTexts(p + 1, place, (a == again, b == back)))
+        found.append(results.GreedyTexts(p + 1, None if a == b else same + 1, (a == again, b == back)))
     return found
