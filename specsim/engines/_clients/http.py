@@ -330,8 +330,7 @@ class HttpEngine(HttpServer):
         return answers.read_completions(answer, request, self._pair, seconds)
 
 
-# Servers whose tokens are not known beforehand: prompts are texts, and what comes back is read in every form
-# in which the server gives it.
+# Servers whose tokens are not known beforehand: prompts are texts, and answers are read in all their forms.
 
 #: Forms of a text, the most telling one first.
 FORMS = ("token ids", "token strings", "words of the text")

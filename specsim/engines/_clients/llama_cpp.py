@@ -57,8 +57,7 @@ class LlamaCppEngine(InProcess):
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         with ThreadPoolExecutor(self._parallel) as executor:
-            answers = side_by_side(self._tried, requests, executor, 2 * self._parallel)
-            yield from chain.from_iterable(answers)
+            yield from chain.from_iterable(side_by_side(self._tried, requests, executor, 2 * self._parallel))
 
     def counters(self) -> dict[str, int] | None:
         return read_counters(self._model.handle_metrics()) if self._gamma else None

@@ -52,8 +52,7 @@ class OnnxRuntimeEngine(InProcess):
 
     def _how_to_draft(self, folder: Path) -> dict[str, Any]:
         """The speculative options; the target's configuration is given its draft."""
-        draft = self._build("draft", folder / "draft")
-        self._configured["draft"] = draft | {"filename": "draft/model.onnx"}
+        self._configured["draft"] = self._build("draft", folder / "draft") | {"filename": "draft/model.onnx"}
         return {"max_draft_tokens": self._gamma}
 
     def _text(self, request: Request, index: int) -> dict[str, Any]:

@@ -1,5 +1,4 @@
-"""Hugging Face transformers: plain sampling, assisted generation, prompt lookup, universal decoding, and
-drafts from layers of the target.
+"""Hugging Face transformers: plain and assisted generation, prompt lookup, universal decoding, early exit.
 
 Assisted generation takes one text at a time. Plain sampling takes many: prompts are padded on the left, and
 requests with a seed are decoded alone."""
@@ -106,8 +105,7 @@ class TransformersEngine(InProcess):
         return [self._completion(*one, text, seconds) for one, text in zip(every, made, strict=True)]
 
     def _generate(self, prompts: Sequence[Sequence[int]], longest: int, request: Request) -> list[Any]:
-        """For each prompt the new tokens, the logarithms [tokens, V] of the rows they were drawn from, and
-        the counts of drafts by name."""
+        """For each prompt the new tokens, the logs [tokens, V] of their rows, and drafts counted by name."""
         torch, sampling, eos = self._torch, request.sampling, self._planted.eos
         padding = [longest - len(prompt) for prompt in prompts]
         padded = [[eos] * n + list(prompt) for n, prompt in zip(padding, prompts, strict=True)]
@@ -194,8 +192,7 @@ class UniversalEngine(TransformersEngine):
         }
 
     def _renumbered_tokenizer(self, transformers: Any) -> Any:
-        folder = self._planted.checkpoint("draft", "hf")
-        content = json.loads((folder / "tokenizer.json").read_bytes())
+        content = json.loads((self._planted.checkpoint("draft", "hf") / "tokenizer.json").read_bytes())
         (end,) = content["added_tokens"]
         vocabulary = content["model"]["vocab"]
         size = len(vocabulary)
@@ -210,8 +207,7 @@ DOWN, MIX = "mlp.down_proj.weight", "self_attn.o_proj.weight"
 
 
 class EarlyExitEngine(TransformersEngine):
-    """A target whose first layer drafts, taking each context of the table for the next one; the second puts
-    that right."""
+    """A target whose first layer drafts, taking each context for the next; the second puts that right."""
 
     name, _loads = "hf-early-exit", ("llama",)
 

@@ -88,8 +88,7 @@ def fields_of(
 
 
 def grammar_of(pair: Pair, sampling: Sampling, *, lark: bool = False) -> str:
-    """What is banned, and a grammar, as one of llama.cpp, or one of llguidance that names ids. Raises
-    FailedError."""
+    """What is banned, and a grammar, in llama.cpp's form, or llguidance's with ids. Raises FailedError."""
     if (words := pair.target.words) > 64 or any(len(word) > 2 for word in sampling.bad_words):
         raise FailedError("refused", "bad_words: a grammar has at most 64 words here, and pairs of them")
     return written(with_bans(sampling, words), pair, lark)
