@@ -55,8 +55,7 @@ class Decoder:
         self.rule = rules.get(rule)
         self.gamma = check_count("gamma", gamma) if speculative else 0
         self.mistake = find_mistake(mistake)
-        target = self.pair.target
-        needed = {"state": target.memory, "expert": target.experts, "head": self.pair.heads}
+        needed = {"state": pair.target.memory, "expert": pair.target.experts, "head": pair.heads}
         if self.mistake is not None and not needed.get(self.mistake.where, True):
             raise ValueError(
                 f"mistake: {self.mistake.name} is of a state, experts or a head that this pair lacks; plant "
@@ -321,12 +320,11 @@ class Decoder:
         if end is not None:
             tokens = self._act("stop", tokens) or tokens
         asked, speculative = text.request.sampling.logprobs, not self.plain
-        logprobs = run.logprobs[b, : len(tokens)].tolist()
         return Completion(
             text.request.number,
             text.index,
             tuple(tokens),
-            None if asked is None else tuple(logprobs),
+            None if asked is None else tuple(run.logprobs[b, : len(tokens)].tolist()),
             tuple(text.top[: len(tokens)]) if asked else None,
             int(run.drafted[b]) if speculative else None,
             int(run.accepted[b]) if speculative else None,

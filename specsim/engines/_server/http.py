@@ -255,8 +255,7 @@ class Handler(BaseHTTPRequestHandler):
         if not call.stream:
             self._send_json(200, write_answer(call, answers, pair, model, name))
             return
-        events = write_events(call, answers, pair, model, name)
-        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+        lines = [f"data: {json.dumps(event)}\n\n" for event in write_events(call, answers, pair, model, name)]
         self._send(200, "".join([*lines, "data: [DONE]\n\n"]).encode(), "text/event-stream")
 
     def _metrics(self) -> str:

@@ -79,8 +79,7 @@ def _argmax_drafts(step: Step) -> None:
 
 
 def _last_of_text_from_draft(step: Step) -> None:
-    most = np.array([text.request.max_tokens for text in step.run.texts])
-    place = most - step.run.count - 1
+    place = np.array([text.request.max_tokens for text in step.run.texts]) - step.run.count - 1
     u = text_uniforms(step.run.keys, Purpose.COUNT, step.run.steps, 1)
     for i in range(step.gamma + 1):
         if (at := np.flatnonzero((place == i) & (i <= step.accepted))).size:

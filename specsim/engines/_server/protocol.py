@@ -208,12 +208,11 @@ def _logprobs(call: Call, answer: Completion, pair: Pair) -> dict[str, Any]:
             for x, value, top in zip(answer.tokens, answer.logprobs or (), lists, strict=True)
         ]
         return {"content": content}
-    ends = [len(pair.decode(answer.tokens[:i])) for i in range(len(answer.tokens))]
     return {
         "tokens": [name(token) for token in answer.tokens],
         "token_logprobs": list(answer.logprobs or ()),
         "top_logprobs": lists if answer.top is not None else None,
-        "text_offset": ends,
+        "text_offset": [len(pair.decode(answer.tokens[:i])) for i in range(len(answer.tokens))],
     }
 
 

@@ -92,8 +92,7 @@ class Running:
     def join(self, other: "Running") -> "Running":
         if not other.texts:
             return self
-        pairs = zip(self._arrays(), other._arrays(), strict=True)
-        return Running(self.texts + other.texts, *(_stack(a, b) for a, b in pairs))
+        return Running(self.texts + other.texts, *map(_stack, self._arrays(), other._arrays()))
 
     def _arrays(self) -> list[Any]:
         return [getattr(self, one.name) for one in fields(self)[1:]]  # all but the texts
