@@ -12,18 +12,9 @@ from typing import Any
 import numpy as np
 
 from specsim.core._files import read_table
+from specsim.engines._planted import weights
 from specsim.engines._planted.law import MOST_SLOTS, Law, sign_codes
-from specsim.engines._planted.weights import (
-    GATE,
-    HEAD_SIZE,
-    THETA,
-    UNIT,
-    Layout,
-    Tensor,
-    look_at_opener,
-    look_back,
-    zeros,
-)
+from specsim.engines._planted.weights import GATE, HEAD_SIZE, THETA, Layout, Tensor, look_back, zeros
 
 #: The numbers and names of configurations that are the same for all distributions.
 CONFIGS = read_table("architectures")
@@ -122,10 +113,9 @@ def _attention(layer: str, made: dict[str, Tensor]) -> dict[str, Tensor]:
 def _one_layer(layout: Layout, context: int, window: int = 0) -> tuple[dict[str, Tensor], int]:
     """A layer of attention without its MLP."""
     made = layout.attention(layout.heads(context, window=window), layout.hidden)
-    tensors = _attention("model.layers.0", made)
     norms = "layers.0.input_layernorm", "layers.0.post_attention_layernorm", "norm"
     ones = {f"model.{norm}": zeros(layout.hidden) + 1 for norm in norms}
-    return tensors | ones, layout.hidden // HEAD_SIZE
+    return _attention("model.layers.0", made) | ones, layout.hidden // HEAD_SIZE
 
 
 def _llama(layout: Layout, context: int, window: bool = False) -> Built:
@@ -167,8 +157,7 @@ def _short_conv(layout: Layout, context: int) -> Built:
     bits, one, scale = layout.bits, layout.one, layout.scale
     projected, taps = zeros(3, layout.hidden, layout.hidden), zeros(layout.hidden, 1, CONVOLVED)
     out = zeros(layout.hidden, layout.hidden)
-    near = [offset for offset in layout.law.offsets if 1 < offset <= CONVOLVED]
-    for slot, offset in enumerate(near):
+    for slot, offset in enumerate(offset for offset in layout.law.offsets if 1 < offset <= CONVOLVED):
         channels = slot * (bits + 1) + np.arange(bits + 1)  # the digits, and a 1 that clears the holder
         projected[:2, channels, one] = 1 / scale
         projected[2, channels[:bits], layout.code] = np.eye(bits) / scale
@@ -365,7 +354,7 @@ def build_dflash(law: Law, context: int, markov: bool = False) -> Checkpoint:
     for part in layout.of_memory:  # the digits come from two of the three in turn
         digits = np.arange(part.start, part.stop)
         fused[1 + np.arange(bits) % 2, digits, digits] = 1
-    looks = {0: look_at_opener(context), 1: look_back(2, context)}
+    looks = {0: weights.look_at_opener(context), 1: look_back(2, context)}
     query, key, value = zeros(3, 2 * HEAD_SIZE, width)
     for number, read in enumerate((holds.start, one)):
         rows = slice(number * HEAD_SIZE, (number + 1) * HEAD_SIZE)
@@ -376,9 +365,8 @@ def build_dflash(law: Law, context: int, markov: bool = False) -> Checkpoint:
     value[bits, holds], value[of_holder, one] = 1 / scale, -1 / scale
     out[layout.code, digits] = out[slot, of_state] = out[holder, of_holder] = np.eye(bits)
     out[moved, bits], out[holds, bits] = -1, 1
-    attention = {"q": query, "k": key, "v": value, "o": out}
     mlp = layout.gates()
-    tensors = _attention("layers.0", attention) | _mlp("layers.0.mlp", mlp)
+    tensors = _attention("layers.0", {"q": query, "k": key, "v": value, "o": out}) | _mlp("layers.0.mlp", mlp)
     norms = ("layers.0.input_layernorm", "layers.0.post_attention_layernorm", "hidden_norm", "norm")
     tensors |= {norm: zeros(width) + 1 for norm in norms}
     tensors |= {"layers.0.self_attn.q_norm": zeros(HEAD_SIZE) + _sharpness(looks)}
@@ -386,8 +374,8 @@ def build_dflash(law: Law, context: int, markov: bool = False) -> Checkpoint:
     tensors |= {"embed_tokens": embedding, "lm_head": layout.output()}
     if markov:
         table = tensors["lm_head"][:, layout.contexts].reshape(law.vocab_size, law.words, law.words + 1)
-        tensors["markov_w1"] = np.eye(law.vocab_size, UNIT, dtype=np.float32)
-        tensors["markov_w2"] = zeros(law.vocab_size, UNIT)
+        tensors["markov_w1"] = np.eye(law.vocab_size, weights.UNIT, dtype=np.float32)
+        tensors["markov_w2"] = zeros(law.vocab_size, weights.UNIT)
         tensors["markov_w2"][:, : law.words] = table[..., -1] * layout.scale
         table *= np.where(np.arange(law.words + 1) < law.words, DECIDING, 0)
         tensors["lm_head"][:, layout.contexts] = table.reshape(law.vocab_size, -1)

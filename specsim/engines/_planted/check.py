@@ -165,8 +165,7 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
                 found.append(_compare(law, place.name, "specsim", "float64", own, texts))
         for dtype in dtypes:
             place = planted.checkpoint(which, "hf")
-            theirs = _transformers(place, dtype)
-            found.append(_compare(law, place.name, "transformers", dtype, theirs, texts))
+            found.append(_compare(law, place.name, "transformers", dtype, _transformers(place, dtype), texts))
     heads = planted.heads if planted.architecture == "llama" else None
     for format, after in product(planted.formats if heads else (), (0, 1)):
         which = "target" if heads == "mtp" else "head"
@@ -192,8 +191,7 @@ def _compare(
         never = max(never, float(logs[~comes].max()))
         count += len(places)
     within = largest <= LIMITS[dtype] and never <= NEVER / 2
-    tolerance = max(LEAST_TOLERANCE, 2 * largest)
-    return Deviation(name, by, dtype, count, largest, never, tolerance, within)
+    return Deviation(name, by, dtype, count, largest, never, max(LEAST_TOLERANCE, 2 * largest), within)
 
 
 def _transformers(folder: Path, dtype: str) -> Computed:

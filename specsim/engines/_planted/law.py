@@ -52,8 +52,7 @@ class Memory:
 
     def read(self, states: Ints, newest: Ints) -> Ints:
         """The words [n] that are read in states [n, slots] which have seen the tokens `newest` [n]."""
-        found: Ints = states[np.arange(len(states)), newest % self.slots]
-        return found
+        return states[np.arange(len(states)), newest % self.slots]
 
     def along(self, text: Ints) -> Ints:
         """The word that is read after each number of tokens of a text [T], [T + 1]."""
@@ -130,8 +129,7 @@ def log_softmax(logits: Floats) -> Floats:
 
 def most_probable(logs: Floats, count: int) -> dict[int, float]:
     """The log-probabilities of the `count` most probable tokens of a row, the possible ones among them."""
-    order = np.argsort(-logs, kind="stable")[:count]
-    return {int(x): float(logs[x]) for x in order if logs[x] > -np.inf}
+    return {int(x): float(logs[x]) for x in np.argsort(-logs, kind="stable")[:count] if logs[x] > -np.inf}
 
 
 def sign_codes(numbers: Ints, bits: int) -> Floats:
@@ -326,8 +324,7 @@ def _law(arrays: Arrays, name: str) -> Law:
     kind: Any = TableLogits if f"{name}_table" in arrays else AdditiveLogits
     logits = kind(*(arrays[f"{name}_{part.name}"].astype(np.float64) for part in fields(kind)))
     memory = Memory([*MEMORIES][int(arrays["memory"])], logits.words) if "memory" in arrays else None
-    experts = int(arrays.get("experts", 0))
-    return Law(int(arrays["vocab_size"]), offsets, openers, logits, memory, experts)
+    return Law(int(arrays["vocab_size"]), offsets, openers, logits, memory, int(arrays.get("experts", 0)))
 
 
 def _check(law: Law) -> None:
@@ -445,8 +442,7 @@ def _on_grid(row: Floats, depth: float) -> Floats:
     """Logarithms of a row relative to its largest entry, on the grid, from -depth on; -inf for 0."""
     with np.errstate(divide="ignore"):
         logs = np.log(row / row.max())
-    rounded: Floats = np.round(np.maximum(logs, -depth) * GRID) / GRID
-    return np.where(row > 0, rounded, -np.inf)
+    return np.where(row > 0, np.round(np.maximum(logs, -depth) * GRID) / GRID, -np.inf)
 
 
 def _apart(logits: Floats, depth: float) -> Floats:

@@ -207,8 +207,7 @@ class Layout:
         return token, hidden
 
     def _reads(self) -> list[slice]:
-        """Where the codes are that the distribution reads, in the order of contexts, of a table without the
-        expert."""
+        """Where the codes are that the distribution reads, in the order of contexts; not a table's expert."""
         slots = iter(self.slots)
         found = [self.code if offset == 1 else next(slots) for offset in self.law.offsets] + list(slots)
         if self.of_expert and self.law.openers:
