@@ -66,8 +66,7 @@ def kind_of(plan: Plan) -> str:
 
 def steps_needed(plan: Plan, tv: float, level: float) -> int:
     """The steps, at most `MOST_STEPS`, that show a total variation `tv` of the first token at `level`."""
-    table = first_token_of(plan.tables)
-    if table is None:
+    if (table := first_token_of(plan.tables)) is None:
         return MOST_STEPS
     # a table of a decoder is about the texts after one prompt
     prompts = len(plan.case.prompts) if isinstance(plan.case, DecoderCase) else 1

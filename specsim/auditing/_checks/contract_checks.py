@@ -147,16 +147,14 @@ def _edges(callee: Callee, key: Key, timeout: float) -> list[Failure]:
                 edge = extras["uniforms"].copy()
                 edge[:, columns] = u
                 where = f"case {case.name}, a uniform of {u!r}"
-                tokens = _once(calls, rows, extras | {"uniforms": edge}, where)
-                if found := _impossible(tokens, p, where):
+                if found := _impossible(_once(calls, rows, extras | {"uniforms": edge}, where), p, where):
                     return found
     return []
 
 
 def _rare_draft(callee: Callee, key: Key, timeout: float) -> list[Failure]:
     """A drafted token with p = 0 and a residual of mass `RARE`: the recovered token must be possible."""
-    case = rare_draft_case(callee.declared)
-    if case is None:
+    if (case := rare_draft_case(callee.declared)) is None:
         return []
     calls = VerifierSource(callee, case, timeout)
     rows = rare_rows(calls, key, ROWS)

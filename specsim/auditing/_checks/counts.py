@@ -285,8 +285,7 @@ def _count_place(i, size, order, ends, labels, images, texts, tables):  # type: 
 
 def count_dependence(first: Floats, neighbours: Ints, calls: Ints) -> None:
     """Count the images first[B] of the first tokens of a batch verified in two calls, one for each half:
-    calls[2, bins + 1] gets counts by bin and their squares, last the number of calls and their squared
-    sizes."""
+    calls[2, bins + 1] gets counts by bin and their squares, last the number of calls and squared sizes."""
     half, even, bins = (first.size + 1) // 2, first.size // 2 * 2, calls.shape[1] - 1
     neighbours[0] += pairs_of_quarters(first[0:even:2], first[1:even:2])
     neighbours[1] += pairs_of_quarters(first[: first.size - half], first[half:])

@@ -36,8 +36,7 @@ class DecoderSource:
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         case, seed = self.case, (int(key[0]), int(key[1]))
-        asked = SequencesAsked(case, seed, int(first), int(steps), self.timeout)
-        answers = answer(self.callee, asked)
+        answers = answer(self.callee, SequencesAsked(case, seed, int(first), int(steps), self.timeout))
         for i in sorted(np.unique(answers, axis=0, return_index=True)[1]):  # most texts are alike
             row = answers[i]
             as_sequence(row[: row.size - int((row[::-1] != -1).argmax())], case, first + i)

@@ -46,8 +46,6 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
     pooled = pooled_log_e(plan, counts) if tested else 0.0
     findings = [Finding(*failure) for failure in found.failures]
     spread = design_effect(results, counts) if found.steps else None
-    # its error is that of independent steps
-    efficiency = _efficiency(plan, counts) if spread == 1.0 else None
     return CaseResult(
         case=case.name,
         purpose=case.purpose,
@@ -65,7 +63,8 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
         counts=counts,
         declared_tv=plan.declared_tv,
         alphas=_alphas(plan, counts) if found.steps else None,
-        efficiency=efficiency,
+        # its error is that of independent steps
+        efficiency=_efficiency(plan, counts) if spread == 1.0 else None,
         examples=found.examples[:NAMED],
         seconds=found.seconds,
     )
@@ -78,8 +77,9 @@ def judge_table(
     observed = table.counts(counts)
     n = int(observed.sum())
     rejected = log_e >= -np.log(level)
+    full = n * table.law.min() >= stats.MIN_EXPECTED / 2
     few = len(table.law) <= MAX_CERTIFIED_CELLS
-    small = table.kind == "prefix" and few
+    certified = planned and few and table.kind == "prefix"
     # a case of changing shape has hundreds of tables, of which only those that reject are shown cell by cell
     shown = few and (rejected or table.kind not in (*OF_SHAPES, "pairs", GIVEN, OF_CALLS))
     return TableResult(
@@ -90,14 +90,10 @@ def judge_table(
         n=n,
         cells=len(table.law),
         # p = 1 if the expected counts are too small for it
-        chi_square=stats.chi_square(observed, table.law)
-        if n * table.law.min() >= stats.MIN_EXPECTED / 2
-        else stats.ChiSquare(0.0, 0, 1.0),
+        chi_square=stats.chi_square(observed, table.law) if full else stats.ChiSquare(0.0, 0, 1.0),
         log10_e=log_e / np.log(10.0),
         detectable_tv=detectable_in_table(table, n, level),
-        certified_tv=stats.tv_interval(observed, table.law, level / len(LOOKS))[2]
-        if small and planned
-        else None,
+        certified_tv=stats.tv_interval(observed, table.law, level / len(LOOKS))[2] if certified else None,
         rejected=rejected,
         labels=tuple(table.label(cell) for cell in range(len(table.law))) if shown else (),
         observed=tuple(observed.tolist()) if shown else (),
@@ -179,17 +175,15 @@ def _deviation(
     """Where a table deviates, by how much, at which tokens, and its kind; `spread` is the design effect."""
     observed = table.counts(counts)
     kind = excess_kind(table, counts, plan.case)
-    residuals = _residuals(table, observed)
-    cell = int(np.abs(residuals).argmax())
+    cell = int(np.abs(_residuals(table, observed)).argmax())
     members = np.flatnonzero(table.cells == cell)
-    single = table.kind in ("prefix", "ids") and len(members) == 1
     return Finding(
         "deviation",
         before + _deviation_text(table, observed, level, spread) + (f"; {in_words(kind)}" if kind else ""),
         position=table.position,
         prefix=table.prefix if table.kind == "prefix" else None,
         cell=table.label(cell),
-        token=int(members[0]) if single else None,
+        token=int(members[0]) if table.kind in ("prefix", "ids") and len(members) == 1 else None,
         observed=float(observed[cell] / observed.sum()),
         expected=float(table.law[cell]),
         log10_e=float(table.log_e(observed) / np.log(10.0)),

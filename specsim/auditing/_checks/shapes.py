@@ -27,8 +27,7 @@ from specsim.simulation._sources import Batch
 
 #: Orders of the tokens whose images are paired: by p/q, and by id, as inverse CDFs draw.
 PAIRED = (0, 2)
-#: Pairs of first tokens of any two rows, and of two copies of one row: with the same random numbers these are
-#: nearly the same token.
+#: Pairs of first tokens of any two rows, and of two copies of one, nearly equal under equal random numbers.
 ALIKE = (False, True)
 #: Distances of two rows of a call; 0 is half of the call.
 DISTANCES = (*range(1, 9), 16, 32, 64, 128, 256, 512, 1024, 2048, 0)
@@ -209,8 +208,7 @@ class ShapesTally:
         counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.positions)
         v = uniforms(key, int(Purpose.COUNT), batch.first, steps, gamma + 2)
         longest = np.full(steps, gamma) if rows.lengths is None else rows.lengths
-        orders = len(self.case.orders)
-        first, bonus = np.full((2, orders, steps), -1.0)
+        first, bonus = np.full((2, len(self.case.orders), steps), -1.0)
         later = np.full((len(PLACES), len(PAIRED), steps), -1.0)
         impossible = np.zeros(self.case.positions, dtype=np.int64)
         drafts = rows.places, rows.apart, longest, rows.bank.p, rows.bank.q, rows.bank.below
@@ -388,9 +386,8 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
         for half, which in enumerate(("lower", "upper") if not alike else ()):
             start, given = number * QUARTERS**2 + half * len(cells), f"{name}, the latter in the {which} half"
             yield Table("given", 0, (number, half), "pairs", start, cells, law, given)
-    classes = _classes(ROWS, tally.axes.most_rows)[1:]
     tokens = [*(f"first tokens {{}}, ordered by {ORDERS[order]}" for order in PAIRED), "bonuses {}"]
-    for number, (rows, which) in enumerate(product(classes, tokens)):
+    for number, (rows, which) in enumerate(product(_classes(ROWS, tally.axes.most_rows)[1:], tokens)):
         name = "the " + which.format(f"of calls of {rows} rows")
         yield even_table("halves", (number,), "halves", number, PIT_BINS, name)
 

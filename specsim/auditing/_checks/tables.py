@@ -51,8 +51,7 @@ def alternatives_of_draft(p: Floats, q: Floats, least: Floats, last: bool) -> It
     kept = q * (q >= UNLIKELY)
     cut = (q - kept).sum(axis=1, keepdims=True)
     yield pair.emitted(kept) + cut * (p - pair.residual) if last else p
-    for name in ("lenience", "scaled_lenience"):
-        yield LAWS[name](pair, lenience=LENIENCE)
+    yield from (LAWS[name](pair, lenience=LENIENCE) for name in ("lenience", "scaled_lenience"))
     for accepted in (argmax(p), (p > largest(p) / 10.0).astype(np.float64)):
         yield pair.emitted(accepted=accepted)
     yield LAWS["accepts_everything"](pair)
@@ -64,10 +63,8 @@ def alternatives_of_bonus(p: Floats, q: Floats | None) -> Iterator[Floats]:
     yield LAWS["bonus_argmax"](pair)
     yield LAWS["last_id_never"](pair)
     yield within(p, 0.0, 0.5)
-    for fraction in BONUS_CUTS:
-        yield LAWS["bonus_min_p"](pair, fraction=fraction)
-    for value in TEMPERATURES:
-        yield LAWS["bonus_temperature"](pair, temperature=value)
+    yield from (LAWS["bonus_min_p"](pair, fraction=fraction) for fraction in BONUS_CUTS)
+    yield from (LAWS["bonus_temperature"](pair, temperature=value) for value in TEMPERATURES)
     yield LAWS["bonus_from_draft"](pair)
     yield LAWS["bonus_from_residual"](pair)
 
@@ -78,11 +75,10 @@ def alternatives(
     """The laws [n, M, V] of a token after each of the rows p [n, V] under each kind of mistake, p itself
     where it does not apply. q are the draft's rows, None at the bonus, which the rows `before` precede;
     `least` [n], by default 1, and `last` are as in `alternatives_of_draft`."""
-    everywhere = [temperature(p, value) for value in TEMPERATURES]
     ratio = np.ones((len(p), 1)) if least is None else least[:, None]
     of_draft = [p] * DRAFT if q is None else list(alternatives_of_draft(p, q, ratio, last))
     of_bonus = [p] * BONUS if q is not None else list(alternatives_of_bonus(p, before))
-    return np.stack([*everywhere, *of_draft, *of_bonus], axis=1)
+    return np.stack([*(temperature(p, value) for value in TEMPERATURES), *of_draft, *of_bonus], axis=1)
 
 
 _EXAMPLE = np.array([[0.5, 0.3, 0.2]]), np.array([[0.2, 0.3, 0.5]])
@@ -104,8 +100,7 @@ class Bins:
     def of(self, laws: Floats) -> Floats:
         """The mass [..., bins] of each bin under other laws [..., V] of the tokens."""
         ordered = laws[..., self.order]
-        reached: Floats = _from_zero(ordered)[..., self.before] + self.part * ordered[..., self.before]
-        return np.diff(reached, axis=-1)
+        return np.diff(_from_zero(ordered)[..., self.before] + self.part * ordered[..., self.before], axis=-1)
 
 
 def bins_of(laws: Floats, p: Floats, q: Floats | None, bins: int) -> Floats:
@@ -176,9 +171,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Plan:
-    """The `steps` and tests of a case; `nothing` are the counts of no steps, `kernel` says how steps are
-    made, `declared_tv` how far the claimed law is from the target's; `alpha_context` is the mean β or
-    None."""
+    """The `steps` and tests of a case; `nothing` has the counts of none, `kernel` says how steps are made,
+    `declared_tv` how far the claimed law is from the target's; `alpha_context` is the mean β or None."""
 
     case: Case | ShapesCase | DecoderCase
     kernel: str
@@ -288,8 +282,7 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
         if not claim.lossless:
             return law, np.minimum(law, q), None
         before_it = np.array([least[prefix] for prefix in prefixes])
-        last = drafted == case.gamma - 1
-        others = alternatives(p, None if whole else q, before, before_it, last)
+        others = alternatives(p, None if whole else q, before, before_it, drafted == case.gamma - 1)
         for prefix, bound, target, drafts in zip(prefixes, before_it, p, q, strict=True):
             for x in np.flatnonzero(np.minimum(target, drafts)):
                 least[(*prefix, int(x))] = min(bound, target[x] / drafts[x])

@@ -22,8 +22,7 @@ def block_ends(total: int, blocks: int, least: int) -> list[int]:
     >>> block_ends(100, 5, 30)
     [30, 44, 66, 100]
     """
-    ends = (max(least, int(total * 1.5**-k)) for k in range(blocks - 1, -1, -1))
-    return list(dict.fromkeys(ends))
+    return list(dict.fromkeys(max(least, int(total * 1.5**-k)) for k in range(blocks - 1, -1, -1)))
 
 
 def totals(blocks: Blocks) -> tuple[Ints, Ints]:
