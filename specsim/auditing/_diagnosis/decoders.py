@@ -307,8 +307,7 @@ def refuted(mistake: Mistake, audited: Sequence[Texts]) -> bool:
     """Whether the texts of an audit refute `mistake` at the level of `ODDS`, whatever its parameters."""
 
     def fits(one: Mistake) -> bool:
-        shapes = [one, *_of_all_lengths(one, audited, MORE_DRAFTS)]
-        return any(_reproduces(each, audited) for each in shapes)
+        return any(_reproduces(each, audited) for each in [one, *_of_all_lengths(one, audited, MORE_DRAFTS)])
 
     return not (fits(mistake) or (mistake.parameters and fits(_score(mistake, audited).mistake)))
 

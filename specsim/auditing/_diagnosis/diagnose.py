@@ -75,8 +75,7 @@ def diagnose_edge_case(
     calls = VerifierSource(subject.callee, case, subject.timeout)
     tokens, accepted = calls.verify(rare_rows(calls, key, STEPS), key, 0)
     size = case.vocab_size
-    last = tokens[accepted, np.arange(STEPS)]
-    counts = np.bincount(accepted * size + last, minlength=2 * size)[None]
+    counts = np.bincount(accepted * size + tokens[accepted, np.arange(STEPS)], minlength=2 * size)[None]
     p, q = ([float(weight) for weight in model.row(())] for model in (case.target, case.draft))
 
     def predictions(mistake: Mistake) -> odds.Seen:

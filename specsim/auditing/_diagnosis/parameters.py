@@ -14,8 +14,7 @@ from specsim.core._parameters import Parameter
 GRID, GRID_OF_SEVERAL, ROUNDS = 40, 13, 9
 #: Nats by which a peak may fall to the neighbours of its best value, and to the default that is taken for it.
 SMOOTH = 1.0
-#: A default below which a parameter may have any magnitude: half of its grid is geometric, over so many
-#: powers of ten.
+#: A default below which a parameter may have any magnitude: half its grid is geometric, over these decades.
 SMALL, DECADES = 1e-2, 10
 #: A whole parameter has all numbers up to the first of these, and powers of two from as many bits on.
 FEW_NUMBERS, MANY_BITS = 64, 8

@@ -159,13 +159,12 @@ def posterior(known: Sequence[Scored], exact: Sequence[Scored], catalogue: int) 
 
     *None of these* is a mixture over laws near those of the exact verifiers and of the mistakes. The
     likelihood of a mistake counts only where it is `ODDS` times that of each exact verifier."""
-    right = log_mean_exp([one.log_likelihood for one in exact])
     best_exact = max((one.log_likelihood for one in exact), default=-np.inf)
     possible = [one for one in known if one.log_likelihood > best_exact + np.log(ODDS)]
     near_known = log_mean_exp([one.near for one in known]) + np.log(max(len(known), 1) / catalogue)
     none = log_mean_exp([log_mean_exp([one.near for one in exact]), near_known])
     logs = [np.log(KNOWN / catalogue) + one.log_likelihood for one in possible]
-    logs += [np.log(NONE) + none, np.log(EXACT) + right]
+    logs += [np.log(NONE) + none, np.log(EXACT) + log_mean_exp([one.log_likelihood for one in exact])]
     if max(logs) == -np.inf:  # nothing is left to compare with
         return Posterior((), 1.0, 0.0)
     *each, of_none, of_exact = np.exp(np.array(logs) - scipy.special.logsumexp(logs)).tolist()

@@ -37,8 +37,7 @@ SIMULATED_STEPS, SIMULATION_KEY = 2**16, (0x5EED, 0xD1A6)
 UNSEEN = 1e-3
 #: Largest difference of two laws that are the same.
 ROUNDING = 1e-9
-#: The most bytes of the rows of a mistake that is run on a case, those of one step of such a case, and
-#: the key of its random numbers.
+#: The most bytes of the rows of a mistake that is run on a case, and of a step there; keys of random numbers.
 RUN_BYTES, STEP_BYTES, KEY, AGAIN = 2**31, 2**20, (0x5EED, 0xCA5E), (0x5EED, 0xA6A1)
 #: Steps of a mistake that is compared with all cases, and the fewest of an audited case.
 STEPS, FEWEST = 2**15, 2**9
@@ -155,12 +154,11 @@ class Audited:
     def run(self, mistake: Mistake, result: CaseResult, most: int, key: Key = KEY) -> Counts | None:
         """The counts of at most `most` steps of `mistake` in a case; None if it breaks the contract."""
         case = self.subject.case(result.case)
-        steps = max(8, min(most, RUN_BYTES // case.step_bytes) // 8 * 8)
         callee = Local(mistake.function, Declared(batch=self.subject.declared.batch))
         shaped = isinstance(case, ShapesCase)
         source = (ShapesSource if shaped else VerifierSource)(callee, case, self.subject.timeout)
         tally = ShapesTally(case) if shaped else AuditTally(case, Claim(None, case.tree))
-        return count_steps(source, tally, key, steps)
+        return count_steps(source, tally, key, max(8, min(most, RUN_BYTES // case.step_bytes) // 8 * 8))
 
     def refutes(self, mistake: Mistake) -> bool:
         """Whether `mistake` differs from the verifier in its counts, or in which steps depend on each other.

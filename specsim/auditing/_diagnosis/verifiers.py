@@ -142,8 +142,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
     if (few := _too_few(found.named[0][0].mistake, seen)) is not None:
         reason = TOO_FEW if few else odds.ELSEWHERE
         return _in_large_rows(of_law, audited) or odds.conclude(None, done * len(cases), reason)
-    shown = _evidence(found.named[0][0], seen, subject, root)
-    return odds.conclude(found, done * len(cases), shown=shown)
+    return odds.conclude(found, done * len(cases), shown=_evidence(found.named[0][0], seen, subject, root))
 
 
 def _elsewhere(
@@ -217,9 +216,8 @@ def _in_large_rows(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis |
     _ = seen.banks  # made once, for all threads
     with ThreadPoolExecutor(audited.subject.threads) as pool:
         known = list(pool.map(partial(large.score, seen=seen), of_ids))
-    exact = odds.score(EXACT[0], seen.right, large.TOLD)
     reproduced = partial(_reproduced, audited=audited, versions=_alone)
-    found = odds.reproducing(known, [exact], len(mistakes), reproduced)
+    found = odds.reproducing(known, [odds.score(EXACT[0], seen.right, large.TOLD)], len(mistakes), reproduced)
     if not found.named:
         return None
     shown = f"It shows over many ids: in {seen.name!r}, not in small cases.", ""
@@ -305,10 +303,9 @@ def _with_tables(
 ) -> odds.Ranked:
     """The same with the rejected tables of the two worst cases: `versions` of each mistake, run on them."""
     small = [one for one in audited.failed if audited.subject.case(one.case).step_bytes <= STEP_BYTES]
-    # in calls of changing shape p and q differ from run to run: only where there is nothing else
-    worst = sorted(small, key=lambda result: (result.kernel == CALLS, -result.largest_log10_e))
     number = sum(1 if versions is _alone or not _free(one.mistake) else 1 + OTHERS for one in known)
-    for result in worst[:2]:
+    # in calls of changing shape p and q differ from run to run: only where there is nothing else
+    for result in sorted(small, key=lambda result: (result.kernel == CALLS, -result.largest_log10_e))[:2]:
         if not (tables := _rejected(audited.tables(result))):
             continue
         most = COMPARED_BYTES // audited.subject.case(result.case).step_bytes // max(number, 1)
