@@ -74,7 +74,6 @@ def export(
     declared, root = Declared(dtypes=(dtype,), lengths=lengths), root_of(rng)
     check_new_folder(folder)
     path = make_folder(folder)
-    entries = [_write(path, i, case, level, root) for i, case in enumerate(battery(declared))]
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -83,7 +82,7 @@ def export(
         "root": root,
         "dtype": dtype,
         "lengths": lengths,
-        "cases": entries,
+        "cases": [_write(path, i, case, level, root) for i, case in enumerate(battery(declared))],
     }
     write_text(path / MANIFEST, json.dumps(sealed(document), indent=1))
     return path / MANIFEST

@@ -144,8 +144,7 @@ def audit(
         if diagnose and not found.interrupted and any(case.findings for case in found.cases):
             left = None if seconds is None else seconds - (time.perf_counter() - started)
             found = replace(found, diagnosis=diagnosis_of(subject, found, left))
-        whole = replace(found.provenance, seconds=time.perf_counter() - started)
-        return replace(found, provenance=whole)
+        return replace(found, provenance=replace(found.provenance, seconds=time.perf_counter() - started))
 
 
 def check_room(device: Device, cases: Sequence[Any]) -> None:
@@ -353,8 +352,7 @@ def replay_step(
         if not 0 <= step < ends[-1]:
             raise ValueError(f"step: {step} is not in [0, {ends[-1]:,}), the steps of {case!r} at this level")
         try:
-            batch: Batch = _batch_of(subject, case, case_key(root, case), ends, step)
-            text = "\n".join(_step(batch, found))
+            text = "\n".join(_step(_batch_of(subject, case, case_key(root, case), ends, step), found))
         except (BrokenVerifier, NotADraftPath) as error:
             text = f"  the batch with this step broke the contract: {error}"
     return f"Step {step} of case {case!r}, level {level}, seed {root}\n{text}"

@@ -95,8 +95,7 @@ class CaseRun:
         """The steps up to the looks after the next one, if it has no limits and continues."""
         if self.seconds is None and self.goal == math.inf:
             ends = [end for end in self._ends if self.total.steps < end <= self.plan.steps]
-            for first, end in pairwise(ends):
-                yield self._steps(first, end)
+            yield from (self._steps(first, end) for first, end in pairwise(ends))
 
     def _steps(self, first: int, end: int) -> Span:
         expected = self.pace * (end - first)
@@ -160,8 +159,7 @@ class Here:
 
     def turn(self, case: Any) -> int:
         """All cases up to one look before any begins the next; with a time limit one after the other."""
-        looks: int = case.looks
-        return looks if case.run.seconds is None else 0
+        return case.looks if case.run.seconds is None else 0
 
     def cut(self, case: str) -> None:
         """Spans end at looks."""

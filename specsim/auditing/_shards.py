@@ -187,9 +187,8 @@ def audit_shard(
         with kept:
             if isinstance(subject, subjects.VerifierSubject) and PROMISES in {*promises} - {*kept.part.found}:
                 kept.keep(PROMISES, check_promises(subject.callee, root, subject.timeout))
-            report = offset(told(progress), total - to_come, total)
             runs = [CaseRun(plan, root, alarm, seconds=share, timeout=subject.timeout) for plan in left]
-            for run in Schedule(subject, runs, report).in_turn():
+            for run in Schedule(subject, runs, offset(told(progress), total - to_come, total)).in_turn():
                 kept.keep(run.plan.case.name, run.total)
     return names
 

@@ -2,8 +2,7 @@
 
 A process here counts all steps of a case up to its next look; a worker consecutive calls of about a second.
 Steps are cut where a run on one process begins with another generator. So the calls, their inputs and their
-generators are those of a run on one process, and so are the counts of a verifier whose tokens depend on
-nothing else."""
+generators are those of that run, as are the counts of a verifier whose tokens depend on nothing else."""
 
 import threading
 import time

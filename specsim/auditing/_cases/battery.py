@@ -309,8 +309,7 @@ class WholeText:
     def row(self, context: Sequence[int]) -> Floats:
         text = last_tokens(context, len(context), self.vocab_size)
         first, last = (text[0], text[-1]) if text else (0, 0)
-        row: Floats = self.table[len(text) % 2, first, text[-BACK] if len(text) >= BACK else 0, last]
-        return row.copy()
+        return self.table[len(text) % 2, first, text[-BACK] if len(text) >= BACK else 0, last].copy()
 
 
 class ContextTable(TableModel):
@@ -341,8 +340,7 @@ class ContextTable(TableModel):
 def _whole_text() -> tuple[WholeText, WholeText]:
     target, other = (_irregular(seed, 3, 3)[None] for seed in (12, 13))
     p = np.concatenate([target, target[..., ::-1]])
-    q = 0.6 * p + 0.4 * np.concatenate([other, other])
-    return WholeText(dyadic(p)), WholeText(dyadic(q))
+    return WholeText(dyadic(p)), WholeText(dyadic(0.6 * p + 0.4 * np.concatenate([other, other])))
 
 
 def _irregular(seed: int, vocab_size: int, order: int, zeros: float = 0.0) -> Floats:

@@ -78,12 +78,11 @@ class Audit(_results.Audit):
 
     def facts(self) -> dict[str, Any]:
         origin = self.origin or Origin()
-        libraries = ", ".join(f"{name} {version}" for name, version in origin.libraries.items())
         told = {
             "verifier": self.verifier,
             "its file": origin.file and f"{origin.file}, line {origin.line}",
             "SHA-256": origin.digest,
-            "loaded with it": libraries,
+            "loaded with it": ", ".join(f"{name} {version}" for name, version in origin.libraries.items()),
             "level": self.level,
             "false alarms": f"probability at most {self.budget:g} in the whole audit, split over "
             f"{self.tests:,} tests",

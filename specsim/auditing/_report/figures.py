@@ -123,10 +123,9 @@ def power_figure(audit: Audit) -> Figure:
     for level, n in levels.items():
         axis.axvline(n, color=BAND, linewidth=0.8, zorder=0)
         axis.text(n, 1.02, level, transform=axis.get_xaxis_transform(), ha="center", fontsize=8)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("steps of the case; points: this audit")
-    axis.set_ylabel("detectable TV")
+    axis.set(
+        xscale="log", yscale="log", xlabel="steps of the case; points: this audit", ylabel="detectable TV"
+    )
     if shown:
         axis.legend(loc="lower left")
     return figure

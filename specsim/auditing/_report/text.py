@@ -174,8 +174,7 @@ def unseen_lines(audit: Audit) -> list[str]:
         lines.append(f"Not run: {where}. No call that was watched came there.")
     late = [case.purpose.partition(f"; {results.UNANSWERED}: ")[2] for case in audit.cases]
     lines += [f"No answer within the time-out: {one}." for one in late if one]
-    made = {case.case for case in audit.cases if case.kernel == results.CALLS}
-    if not made:
+    if not (made := {case.case for case in audit.cases if case.kernel == results.CALLS}):
         return lines
     if without := [f"{case.case} ({case.purpose})" for case in audit.unseen]:
         of = audit.planned + len(audit.left_out)

@@ -278,8 +278,7 @@ class Audit(Judged):
         if case.first_token is None or not case.steps:
             return True
         tokens = case.first_token.n * case.planned / case.steps
-        level = self.budget / self.tests
-        return detectable_tv(case.first_token.cells, tokens, level) <= self.wanted_tv
+        return detectable_tv(case.first_token.cells, tokens, self.budget / self.tests) <= self.wanted_tv
 
     @property
     def declared_tv(self) -> float:
@@ -337,10 +336,9 @@ class Audit(Judged):
         """Everything as plain Python values, for JSON; their schema is data/audit.schema.json of the package.
 
         `findings` has those of all cases, each with the name of its case."""
-        computed = ("verdict", "exit_code", "declared_tv", "dependent", "edge_case", "wasteful", "steps")
         return as_dict(
             self,
-            *computed,
+            *("verdict", "exit_code", "declared_tv", "dependent", "edge_case", "wasteful", "steps"),
             *("powerful", "needed_log10_e"),
             schema=SCHEMA,
             proof=self.proof and as_dict(self.proof, "as_claimed"),

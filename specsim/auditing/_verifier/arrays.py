@@ -18,8 +18,7 @@ from specsim.core._json import described
 from specsim.core._kernels import kernel
 from specsim.core._types import Ints, TokenArray, check_unmasked
 
-#: Bytes up to which rows of JAX are gathered by NumPy: XLA compiles a gather for each shape, which takes
-#: longer than to copy these.
+#: Bytes up to which NumPy gathers rows of JAX: to copy these is faster than XLA's compiling for each shape.
 GATHERED_BY_NUMPY = 2**25
 
 
@@ -109,8 +108,7 @@ class _Torch(Library):
         return tensor.to(self._device)
 
     def take(self, bank: Any, places: Ints) -> Any:
-        rows = bank.index_select(0, self.convert(places.reshape(-1)))
-        return rows.view(*places.shape, bank.shape[1])
+        return bank.index_select(0, self.convert(places.reshape(-1))).view(*places.shape, bank.shape[1])
 
     def copy(self, array: Any) -> Any:
         return array.clone()
@@ -163,8 +161,7 @@ class _CuPy(Library):
 
     def device(self) -> Device:
         runtime = self._cupy.cuda.runtime
-        name = runtime.getDeviceProperties(self._number)["name"]
-        return Device(name.decode(), runtime.memGetInfo()[0])
+        return Device(runtime.getDeviceProperties(self._number)["name"].decode(), runtime.memGetInfo()[0])
 
 
 _LIBRARIES: dict[str, type[Library]] = {"numpy": _NumPy, "torch": _Torch, "jax": _JAX, "cupy": _CuPy}

@@ -30,8 +30,7 @@ TIMEOUT = 60.0
 COMPARED_STEPS, COMPARED_BATCHES = 512, 16
 #: Bytes of rows in a batch of two calls: more than for built-in rules, since calls from Python are slow.
 BATCH_BYTES = 2**23
-#: Steps of a batch, at least, whose rows are taken from a bank where the verifier runs: to ask costs as much
-#: for one step as for these.
+#: Steps, at least, of a batch with rows of a bank where the verifier runs: one costs as much to ask for.
 LEAST_FROM_BANK = 8
 
 
@@ -153,15 +152,13 @@ class VerifierSource:
         """The tokens int32 [γ+1, B], checked, and the number of accepted ones [B]."""
         size, answers = rows.vocab_size, list(self.callee.read(asked))
         if not self.declared.tree:
-            lengths = asked.arrays.get("lengths")
-            return read_tokens(answers, rows.draft_tokens, lengths, size, asked.first)
+            return read_tokens(answers, rows.draft_tokens, asked.arrays.get("lengths"), size, asked.first)
         together = np.concatenate(answers)
         tokens = np.empty_like(together)
         for s, answer in enumerate(together):
             nodes = answer[:-1][answer[:-1] != -1]
             path, token = as_path((nodes, answer[-1]), rows.parents[s], size, asked.first + s)
-            emitted = [*(int(rows.draft_tokens[s, node - 1]) for node in path), token]
-            tokens[s] = padded(emitted, asked.width)
+            tokens[s] = padded([*(int(rows.draft_tokens[s, node - 1]) for node in path), token], asked.width)
         return np.ascontiguousarray(tokens.T, dtype=np.int32), (tokens >= 0).sum(axis=1) - 1
 
 
