@@ -195,6 +195,5 @@ def step_cost(drafting: Drafting, hardware: Hardware, batch: int, context: float
     """The time of a step, in passes of the target over one token of each sequence."""
     size = drafting.size
     draft = Network(max(size * TARGET, 1.0), cache_bytes_per_token=size * CACHE_BYTES)
-    target = Network(TARGET, cache_bytes_per_token=CACHE_BYTES)
-    cost = Roofline(target, draft, hardware, batch, context)
+    cost = Roofline(Network(TARGET, cache_bytes_per_token=CACHE_BYTES), draft, hardware, batch, context)
     return cost.step_of(drafting.passes if size else (), drafting.shape.size + drafting.beside)

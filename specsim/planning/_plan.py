@@ -177,10 +177,9 @@ def tokens_to(alpha: ArrayLike, gamma: int) -> Floats:
 
 
 def _choices(alphas: Floats, cost: StepCost, c_hat: float, max_gamma: int) -> list[Choice]:
-    tokens = np.concatenate([[1.0], tokens_to(alphas, max_gamma)])
     return [
         Choice(gamma, float(n), float(n) / cost.step(gamma), (gamma * c_hat + gamma + 1) / float(n))
-        for gamma, n in enumerate(tokens)
+        for gamma, n in enumerate(np.concatenate([[1.0], tokens_to(alphas, max_gamma)]))
     ]
 
 

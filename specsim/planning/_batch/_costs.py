@@ -84,14 +84,13 @@ class PassTime:
         """What the compiled loop reads: fixed, per sequence, per token, weights, experts, log of the share of
         experts that a token leaves out, per cached token, arithmetic per token."""
         additive = [self.fixed, self.per_sequence, self.per_token]
-        if self.network is None or self.hardware is None:
-            return np.array([*additive, 0.0, 0.0, 0.0, 0.0, 0.0])
         network, hardware = self.network, self.hardware
+        if network is None or hardware is None:
+            return np.array([*additive, 0.0, 0.0, 0.0, 0.0, 0.0])
         byte = 1.0 / hardware.bandwidth
         weights, used = network.parameters * network.bytes_per_parameter, network.parameters
         experts = left_out = 0.0
-        if network.experts is not None:
-            one = network.experts
+        if (one := network.experts) is not None:
             experts = one.count * one.parameters * network.bytes_per_parameter
             left_out = math.log1p(-one.active / one.count) if one.active < one.count else -math.inf
             used += one.active * one.parameters

@@ -68,8 +68,7 @@ class Classifier(AnyPolicy):
     counts, probabilities = ("max_gamma",), ("missed", "false_alarm")
 
 
-#: The policies that a server follows: the code of each, and the parameters that the compiled loop reads, the
-#: longest draft first.
+#: The policies that a server follows: their codes, and what the compiled loop reads, the longest draft first.
 SERVED: dict[type[AnyPolicy], tuple[int, tuple[str, ...]]] = {
     Constant: (code.CONSTANT, ("gamma",)),
     Goodput: (code.GOODPUT, ("max_gamma", "window", "alpha")),

@@ -297,8 +297,7 @@ def _replicate(cost: BatchCost, setup: Setup, stop: Ints, work: Workload, key: K
         raise ValueError(f"cost: iterations take {longest}; check bandwidth, arithmetic and caches")
     full = totals
     if drawn.arrivals[-1] > 0.0:
-        at_once = drawn._replace(arrivals=np.zeros(count))
-        _, full = _serve(at_once, setup, key, stop, edge, until_counted=True)
+        _, full = _serve(drawn._replace(arrivals=np.zeros(count)), setup, key, stop, edge, until_counted=True)
     # by tokens, since the requests that a window cuts are not equally far at its ends
     capacity = full["tokens"] / full["seconds"] / float(drawn.outputs.mean())
     counted = slice(edge, count - edge)
@@ -373,8 +372,8 @@ class BatchSweep(Swept):
         for number, (values, run, plain) in enumerate(zip(self.settings, self.runs, self.plain, strict=True)):
             given = zip(self.over, values, strict=True)
             row = {name: value if name in numbers else str(value) for name, value in given}
-            ratios = ("speedup", self.speedup(number)), ("capacity_gain", self.capacity_gain(number))
-            for name, found in ratios:
+            for name in ("speedup", "capacity_gain"):
+                found = getattr(self, name)(number)
                 row |= {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
             for prefix, one in (("", run), ("plain_", plain)):
                 for name in ("goodput", "mean_batch", "latency_p50", "latency_p99"):

@@ -1,5 +1,4 @@
-"""Draft-length policies, and their interface: schedules, thresholds, tokens weighed against time, one that is
-fitted, and the oracle."""
+"""Draft-length policies and their interface: schedules, thresholds, goodput, a fitted one, the oracle."""
 
 import math
 from collections import deque

@@ -24,8 +24,7 @@ from specsim.traces._reader import Trace
 #: The values of `DraftLog.accepted`. A trace has no test of a draft at a bonus position.
 ACCEPTED, REJECTED, UNKNOWN = 1, 0, -1
 
-#: Rows of p and q of a trace that are read at a time, and positions whose rows models compute at a time: few
-#: enough to stay in cache.
+#: Rows of a trace that are read, and positions whose rows models compute, at a time: few, to stay in cache.
 CHUNK_ROWS, CHUNK = 4096, 1024
 
 #: Arrays of a log with one entry for each position.
@@ -199,10 +198,9 @@ def _draw_part(
     histories = text[first + every[:, None] + np.arange(order)]
     x = text[first + order : first + order + size]
     p, q = target.rows(histories), draft.rows(histories)
-    tested = uniforms(key, Purpose.VERIFY, first, size, 2)[1]
     drawn = uniforms(key, Purpose.DRAFT, first, size, 1 + ahead)
 
-    accepted = tested * p[every, x] < q[every, x]
+    accepted = uniforms(key, Purpose.VERIFY, first, size, 2)[1] * p[every, x] < q[every, x]
     lost = np.flatnonzero(~accepted)
     drafted = x.copy()
     excess = np.maximum(q[lost] - p[lost], 0.0)

@@ -146,11 +146,10 @@ class PolicyRuns(Shown, tuple[PolicyRun, ...]):
             difference = f"{run.difference:+.4f} ± {run.error:.4f}"
             cut = f"{run.truncated / run.steps:.0%}" if run.truncated else NONE
             rows.append((run.policy, drafted, *map("{:.4f}".format, rates), difference, cut, bar))
-        fastest = max(range(len(self)), key=lambda i: self[i].speedup)
         known = {run.policy: run.speedup for run in self if run.policy != kinds.Oracle.title}
         return [
             most_of("policies that can be followed", "times as fast", known),
-            Table(names, rows, bold=[fastest]),
+            Table(names, rows, bold=[max(range(len(self)), key=lambda i: self[i].speedup)]),
             f"best constant: γ = {self[0].best_constant}, chosen in hindsight",
             "cut: share of steps that the policy would have continued after the end of the log; their time "
             "is too small",
