@@ -89,8 +89,7 @@ def drawn_text(model: Model, context: TokenArray, u: Floats) -> TokenArray:
     """`context`, and a token for each of `u`, drawn from the row after as many tokens as `context` has."""
     text = np.append(context, np.zeros(len(u))).astype(np.int32)
     for t in range(len(u)):
-        row = model.rows(text[None, t : t + len(context)])[0]
-        text[t + len(context)] = cumulative_draw(row, u[t])
+        text[t + len(context)] = cumulative_draw(model.rows(text[None, t : t + len(context)])[0], u[t])
     return text
 
 

@@ -176,10 +176,9 @@ class NGramModel(Processable):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> "NGramModel":
         """The inverse of `to_arrays`. Raises KeyError, TypeError or ValueError for other arrays."""
-        planes = np.ascontiguousarray(arrays[f"{prefix}counts"].T)
         return cls(
             np.ascontiguousarray(arrays[f"{prefix}ngrams"].T),
-            planes.view("<u4")[:, 0],
+            np.ascontiguousarray(arrays[f"{prefix}counts"].T).view("<u4")[:, 0],
             arrays[f"{prefix}contexts"],
             json.loads(str(arrays[f"{prefix}provenance"])),
         )
@@ -305,8 +304,7 @@ def _fill_rows(recent, dense, table, successors, discounts, out):
     weights = np.empty(order + 1)
     for b in range(size):
         last = int(recent[b, order - 1]) if order > 0 else 0
-        packed = last
-        longest = 1
+        packed, longest = last, 1
         for length in range(2, order + 1):
             packed |= int(recent[b, order - length]) << 8 * (length - 1)
             slot = _find(packed | 1 << 8 * length, table)

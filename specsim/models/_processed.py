@@ -1,7 +1,6 @@
 """A model at another temperature, or cut to its most probable tokens, as samplers process rows.
 
-The order is that of transformers: temperature, top-k, top-p, min-p, each on what the one before left,
-renormalised."""
+The order is that of transformers: temperature, top-k, top-p, min-p, each on the renormalised rest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -180,8 +179,7 @@ class Processed(Processable):
 
     def row(self, context: Sequence[int]) -> Floats:
         """The row after one `context`, float64."""
-        row: Floats = np.asarray(self.model.row(context), dtype=np.float64)
-        return self._process(row[None])[0]
+        return self._process(np.asarray(self.model.row(context), dtype=np.float64)[None])[0]
 
     def _process(self, rows: Floats) -> Floats:
         return process(rows, **{name: getattr(self, name) for name in SAMPLING})

@@ -15,7 +15,7 @@ import numpy as np
 from specsim.core._files import probe_file
 from specsim.core._tensors import write_arrays
 from specsim.core._types import checked
-from specsim.models._ngram import NGramModel, Provenance, bits_per_byte, read_models
+from specsim.models._ngram import NGramModel, bits_per_byte, read_models
 
 ModelPair = tuple[NGramModel, NGramModel]
 
@@ -177,11 +177,10 @@ def _build(corpus: Corpus, out: Path, n_target: int, n_draft: int) -> ModelPair:
     contexts = symbols[drawn[:, None] - np.arange(longest, 0, -1)]
     target = NGramModel.train(training, n_target, contexts[:, longest - n_target + 1 :])
     draft = NGramModel.train(training, n_draft, contexts[:, longest - n_draft + 1 :])
-    provenance: Provenance = {
+    target.provenance = draft.provenance = {
         **corpus.facts(),
         "held_out_bits_per_byte_target": bits_per_byte(target, held_out),
         "held_out_bits_per_byte_draft": bits_per_byte(draft, held_out),
     }
-    target.provenance = draft.provenance = provenance
     write_arrays(out, target.to_arrays("target_") | draft.to_arrays("draft_"))
     return target, draft

@@ -258,8 +258,7 @@ def read_vocabulary(path: str | os.PathLike[str], target: Vocabulary | None = No
     place = Path(path)
     if place.suffix == ".gguf" and not place.is_dir():
         gguf = needed("gguf", str(check_file(place)), "gguf")
-        found: Vocabulary = _read(place, lambda file: _vocabulary_of_gguf(file, gguf))
-        return found
+        return _read(place, lambda file: _vocabulary_of_gguf(file, gguf))
     folder = place if place.is_dir() else place.parent
     what = "the configuration of a model"
     said = {name: _read(folder / name, _configuration, what) for name in (*NUMBERED, *NAMED)}

@@ -165,5 +165,4 @@ class Lookahead:
         self._levels = levels[1:]
 
     def _remember(self, first: int, tail: tuple[int, ...]) -> None:
-        others = [one for one in self._pool[first] if one != tail]
-        self._pool[first] = [tail, *others][: self.candidates]
+        self._pool[first] = [tail, *(one for one in self._pool[first] if one != tail)][: self.candidates]

@@ -2,15 +2,13 @@
 
 Let P_k be the probability that the k-th of a node's children is the one accepted, the same at every node (the
 paper's positional acceptance assumption). A node is then reached with the product of P along its path, and a
-step emits F(T) = Σ_v Π P_rank tokens on average, summed over all nodes; the root counts the step's last
-token.
+step emits F(T) = Σ_v Π P_rank tokens on average, summed over all nodes; the root counts the last token.
 
 With T[n, b] the best tree of n nodes, root included, whose root has b children,
 
     T[1, 0] = 1,      T[n, b] = max over m of T[n - m, b - 1] + P_b · max_j T[m, j],
 
-where the last child has a subtree of m nodes. A limit on the depth adds one index: that subtree has a level
-less.
+where the last child has a subtree of m nodes. A limit on the depth adds one index, one less in that subtree.
 
 A chain emits at most 1/(1 - P_1) tokens at any length, K chains side by side at most one token more, a binary
 tree at most 1/(1 - P_1 - P_2).
