@@ -174,8 +174,7 @@ class TreeDrafter(Side, Drafter):
         return Drafted(tree, tokens, q)
 
     def _draw_children(self, tree: Tree, node: int, q: Floats, u: Floats, tokens: Ints) -> None:
-        columns = [child - 1 for child in tree.children(node)]
-        if columns:
+        if columns := [child - 1 for child in tree.children(node)]:
             tokens[columns] = draw_siblings(tree.draft_sampling, q[node : node + 1], u[columns])[:, 0]
 
     def _sampling_rows(self, rows: Floats) -> Floats:

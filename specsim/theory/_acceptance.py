@@ -99,8 +99,7 @@ def non_iterative_acceptance(p: ArrayLike, q: ArrayLike) -> Floats | float:
     """
     p_rows, q_rows = _pair(p, q)
     infinite = np.full(np.broadcast_shapes(p_rows.shape, q_rows.shape), np.inf)
-    ratio = np.divide(q_rows, p_rows, out=infinite, where=p_rows > 0)
-    return plain(ratio.min(axis=-1).clip(max=1.0))
+    return plain(np.divide(q_rows, p_rows, out=infinite, where=p_rows > 0).min(axis=-1).clip(max=1.0))
 
 
 @checked

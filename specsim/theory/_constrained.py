@@ -110,8 +110,7 @@ def conditioned_law(
     {(0, 0): '1/4', (0, 1): '1/4', (1, 1): '1/2'}
     """
     law = _law(target, allowed, length, tuple(context), renormalised=False)
-    total = sum(law.values())
-    if not total:
+    if not (total := sum(law.values())):
         raise ValueError(f"allowed: the target has no text of {length} allowed tokens; allow other ones")
     return {text: as_fraction(mass / total) for text, mass in law.items()}
 

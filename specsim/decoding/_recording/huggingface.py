@@ -331,8 +331,7 @@ def check_tokenizers(target: Any, draft: Any, texts: Iterable[str] = ()) -> None
         raise _differ("size", f"{len(target)} tokens and {len(draft)}")
     ids, other_ids = target.get_vocab(), draft.get_vocab()
     for token, number in ids.items():
-        if other_ids.get(token) != number:
-            other = other_ids.get(token)
+        if (other := other_ids.get(token)) != number:
             raise _differ("ids", f"{token!r} is {number} to the target, and {other} to the draft")
     for name in SPECIAL:
         one, other = (getattr(tokenizer, f"{name}_token_id", None) for tokenizer in (target, draft))

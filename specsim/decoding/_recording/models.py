@@ -115,9 +115,8 @@ def record(
     reader, chosen = model_rows(target, draft, chain(gamma), leaf_rows=True), rules.get(rule)
     chosen.check(reader.tree)
     root, tree = root_of(rng), reader.tree
-    facts = {"rule": str(chosen), "steps": steps}
     layout: dict[str, Any] = {"vocab_size": target.vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
-    with new_log(out, **layout, root=root, facts=facts) as add:
+    with new_log(out, **layout, root=root, facts={"rule": str(chosen), "steps": steps}) as add:
         key, verify, history = key_of(root), rule_verifier(chosen, tree), reader.contexts[0]
         for step in range(steps):
             if step % STEPS_PER_TEXT == 0:
