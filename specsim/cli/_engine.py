@@ -196,8 +196,7 @@ def audit_servers(
 
 def prompts_of(path: Path) -> list[str]:
     """Return the lines of a file that are not empty. Raises ValueError for an empty file."""
-    lines = [line for line in read_text(path).splitlines() if line.strip()]
-    if not lines:
+    if not (lines := [line for line in read_text(path).splitlines() if line.strip()]):
         raise ValueError(f"{path}: the file has no prompt; write one on each line")
     return lines
 

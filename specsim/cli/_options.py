@@ -111,9 +111,7 @@ def gamma_for(pair: Pair, gamma: int | None) -> int:
         return gamma
     if isinstance(pair.target, Trace):
         return max(1, pair.target.gamma)
-    if getattr(pair.target, "ndim", 1) == 2:
-        return min(GAMMA, len(pair.target) - 1)
-    return GAMMA
+    return min(GAMMA, len(pair.target) - 1) if getattr(pair.target, "ndim", 1) == 2 else GAMMA
 
 
 def models_of(name: str) -> tuple[Any, Any]:

@@ -172,8 +172,7 @@ def _document(result: Shown, ending: str) -> str:
     from specsim.core._report import json_of, junit_of, page_of
 
     if ending == ".html":
-        command = re.sub(r" --seed[ =]\S+", "", shlex.join(["specsim", *sys.argv[1:]]))
-        return page_of(result, command)
+        return page_of(result, re.sub(r" --seed[ =]\S+", "", shlex.join(["specsim", *sys.argv[1:]])))
     return {".json": json_of, ".xml": junit_of}[ending](result)
 
 

@@ -64,8 +64,7 @@ def _description(trace: Any) -> Iterator[str]:
         + ("" if trace.complete else ", cut short")
         + (f"; without {' and '.join(lacks)}" if lacks and trace.gamma else "")
     )
-    for name, value in trace.provenance.items():
-        yield f"  {name}: {value}"
+    yield from (f"  {name}: {value}" for name, value in trace.provenance.items())
 
 
 @command(trace_app, name="alpha")
