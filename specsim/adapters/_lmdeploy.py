@@ -1,7 +1,6 @@
 """LMDeploy: rejection sampling in PyTorch, for devices without its Triton kernel.
 
-docs/engines/kernels.md has its signature, and a known issue. The bonus tokens are sampled outside, before:
-the adapter does that."""
+docs/engines/kernels.md has its signature, and a known issue. The adapter samples the bonus tokens first."""
 
 from typing import Any
 

@@ -164,8 +164,7 @@ def uno() -> Verifier:
 
 def dspark() -> Verifier:
     """Adapt SGLang's own DSpark in PyTorch. Raises EngineMissing."""
-    folder = stubs.installed_folder("sglang", INSTALL)
-    module = stubs.part(folder, DSPARK, absent=["msgspec", "triton"])
+    module = stubs.part(stubs.installed_folder("sglang", INSTALL), DSPARK, absent=["msgspec", "triton"])
     return adapt_dspark(module.blockwise_rejection_torch)
 
 

@@ -35,8 +35,7 @@ def adapt(handler: Handler) -> Verifier:
         verifies = handler(sampler)
 
         def step(index: int) -> list[int]:
-            logits = None if q is None else q[index].log()
-            request = _Request(draft_tokens[index].tolist(), logits, p[index])
+            request = _Request(draft_tokens[index].tolist(), None if q is None else q[index].log(), p[index])
             return _emitted(verifies, request, sampled.view(p.shape[:2])[index])
 
         return engines.padded(map(step, range(len(p))), p.shape[1])

@@ -1,7 +1,6 @@
 """tpu-inference: vLLM's rejection sampler on TPUs, in JAX, on flattened drafts of many requests.
 
-docs/engines/kernels.md has its signature, and known issues. The bonus tokens are sampled outside, before: the
-adapter does that."""
+docs/engines/kernels.md has its signature, and known issues. The adapter samples the bonus tokens first."""
 
 from typing import Any
 
@@ -59,8 +58,7 @@ def verifier() -> Verifier:
     """Adapt tpu-inference's own function. Raises EngineMissing if it is not installed."""
     folder = stubs.installed_folder("tpu_inference", INSTALL)
     engines.engine_function("jax:jit", INSTALL)
-    module = stubs.part(folder, "tpu_inference.layers.jax.sample.rejection_sampler")
-    return adapt(module.rejection_sample)
+    return adapt(stubs.part(folder, "tpu_inference.layers.jax.sample.rejection_sampler").rejection_sample)
 
 
 def _to_a_power(number: int) -> int:

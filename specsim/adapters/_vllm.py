@@ -94,8 +94,7 @@ PLATFORM = {
 
 def sampler_without_kernels() -> Any:
     """The module of vLLM's function, for its other names. Raises EngineMissing."""
-    folder = stubs.installed_folder("vllm", INSTALL)
-    return stubs.part(folder, SAMPLER, *WARMUP, *UTILITIES, given=PLATFORM)
+    return stubs.part(stubs.installed_folder("vllm", INSTALL), SAMPLER, *WARMUP, *UTILITIES, given=PLATFORM)
 
 
 def cpu_verifier() -> Verifier:
@@ -168,8 +167,7 @@ def adapt_v2(rejection_sample: engines.Function, device: str = "cpu", block: boo
             use_block_verification=block,
         )
         padded = torch.nn.functional.pad(output.long(), (0, gamma + 1 - output.shape[1]))
-        kept = torch.arange(gamma + 1, device=p.device) < number[:, None]
-        return torch.where(kept, padded, -1)
+        return torch.where(torch.arange(gamma + 1, device=p.device) < number[:, None], padded, -1)
 
     return verify
 
