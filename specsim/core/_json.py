@@ -21,8 +21,7 @@ STRIDE = 2**22
 
 
 def printable(text: str, longest: int = 300, kept: str = "") -> str:
-    """`text` from elsewhere for a terminal: at most `longest` characters, with what cannot be printed, except
-    `kept`, as Python writes it."""
+    """`text` from elsewhere, at most `longest` characters; what does not print, except `kept`, is escaped."""
     escaped = (
         one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii")
         for one in text

@@ -161,8 +161,7 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> fl
     log_e = float(log_e_values(observed[None], law)[0])
     if tolerance == 0 or len(law) == 1:
         return log_e
-    likeliest = _likeliest_law(observed, law, tolerance)
-    return log_e - float(scipy.special.xlogy(observed, likeliest / law).sum())
+    return log_e - float(scipy.special.xlogy(observed, _likeliest_law(observed, law, tolerance) / law).sum())
 
 
 def _likeliest_law(observed: Ints, law: Floats, tolerance: float) -> Floats:

@@ -167,8 +167,7 @@ def decoder(name: str, decode: Decoder) -> Mistake:
     """Make a mistake of `decode`; it has no law of a step where only its states or its output are wrong."""
     places = ("drafting", "verified_q", "verified_p", "bonus", "late", "verification", "bonus_of_draft")
     replaced = any(getattr(decode, place) is not getattr(Decoder(), place) for place in places)
-    law = decode.law if replaced else None
-    return named(name, decode=decode, law=law, drafting=decode.drafting)
+    return named(name, decode=decode, law=decode.law if replaced else None, drafting=decode.drafting)
 
 
 def in_a_loop(mistake: Mistake) -> Mistake:

@@ -122,8 +122,7 @@ def second_race(p: Row, q: Row, x: int) -> list[Any]:
 def ranks_disagree(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     u = rng.random((2, *draft_tokens.shape))
     mine, others = (ref.first_failure(ref.ratio_test(one, draft_tokens, p[:, :-1], q)) for one in u)
-    last = ref.last_token(draft_tokens, p, q, others, rng.random(len(p)))
-    return ref.pack_output(draft_tokens, mine, last)
+    return ref.pack_output(draft_tokens, mine, ref.last_token(draft_tokens, p, q, others, rng.random(len(p))))
 
 
 @of_chain

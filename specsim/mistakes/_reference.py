@@ -191,10 +191,9 @@ def mistake(
     **parts: Callable[..., Any],
 ) -> Mistake:
     """Make a mistake of `verify` with these parts replaced; those of the last token alone give its law."""
-    function = partial(verify, **parts)
     if law is None and verify is STANDARD and parts.keys() <= {"rows", "recover", "bonus"}:
         law = law_of_last_token(**parts)
-    return named(name, verify=function, law=law)
+    return named(name, verify=partial(verify, **parts), law=law)
 
 
 def drawing(parts: Parts) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """After a rejection the token is drawn from something else than (p - q)₊, or where that has next to no mass.
 
-In exact arithmetic an empty residual follows no rejection; with rounding, thresholds and low precision it
-does."""
+In exact arithmetic no empty residual follows a rejection; with rounding, thresholds, low precision it may."""
 
 from collections.abc import Callable
 from functools import partial

@@ -150,8 +150,7 @@ def without_small(rows: Floats, least: float) -> Floats:
 
 def on_grid(rows: Floats, bits: float, first: float = 0.0) -> Floats:
     """The share of the points (first + 0, 1, …)·2^-bits that fall to each token in an inverse CDF."""
-    ends = np.ceil(normalised(rows, rows).cumsum(axis=1) * 2.0**bits - first)
-    return np.diff(ends, axis=1, prepend=0.0)
+    return np.diff(np.ceil(normalised(rows, rows).cumsum(axis=1) * 2.0**bits - first), axis=1, prepend=0.0)
 
 
 def late_race(rows: Floats, bits: float, floored: bool) -> Floats:
@@ -353,8 +352,7 @@ OF_IDS: dict[str, Callable[..., Floats]] = {
     "half_sums": in_half_sums,
     "drops_small_weights": without_small,
 }
-#: Mistakes that many ids show, and few may not; the first parts are those of the catalogue's, the others
-#: those of further versions.
+#: Mistakes that many ids show, and few may not: first the catalogue's parts, then those of further versions.
 PARTS: dict[str, list[Parts]] = {
     "ratio_epsilon": [
         Parts(lambda p, q, epsilon: ratio(p, q + epsilon)),

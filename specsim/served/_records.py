@@ -107,8 +107,7 @@ def _open(source: str | Path) -> Iterator[tuple[str, BinaryIO]]:
     elif isinstance(source, str) and (text.lstrip()[:1] in ("{", "[") or "\n" in text or MARKS.search(text)):
         yield "the text", io.BytesIO(text.encode("utf-8", "replace"))
     else:
-        for path in log_files(Path(source)):
-            yield str(path), open_file(path)
+        yield from ((str(path), open_file(path)) for path in log_files(Path(source)))
 
 
 def _lines(file: BinaryIO, place: str) -> Iterator[tuple[str, str]]:

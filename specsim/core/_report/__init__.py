@@ -115,8 +115,7 @@ def _linked(text: str) -> Any:
 
 def _facts(result: Shown) -> dict[str, Any]:
     """When, where and with what it was run."""
-    run = getattr(result, "provenance", None)
-    if run is None:
+    if (run := getattr(result, "provenance", None)) is None:
         return {}
     date = run.date.replace("T", " ").replace("+00:00", " UTC") if run.date else None
     threads = f"{run.threads} thread{'' if run.threads == 1 else 's'}"

@@ -137,8 +137,7 @@ def batches(rows: list[Row]) -> Iterator[tuple[slice, Batch]]:
     first = 0
     while first < len(rows):
         part = rows[first : first + max(1, AT_ONCE // max(1, len(rows[first].logprobs)))]
-        width = max(len(row.logprobs) for row in part)
-        p = np.full((len(part), width), -np.inf)
+        p = np.full((len(part), max(len(row.logprobs) for row in part)), -np.inf)
         shared = np.zeros(p.shape, dtype=bool)
         for i, row in enumerate(part):
             p[i, : len(row.logprobs)] = row.logprobs
@@ -344,8 +343,7 @@ class Counts:
             self.greedy += len(text.places)
             self.not_greedy += sum(not is_argmax(one, self.tolerance) for one in text.places)
             return
-        rows = self.lists.rows(text)
-        if rows is None:
+        if (rows := self.lists.rows(text)) is None:
             self._leave_out("lists of strings that are those of several tokens; log the ids", text)
         else:
             self._count(text, rows)
@@ -407,8 +405,7 @@ class Counts:
             least = max(0.0, probability * math.exp(-self.tolerance) - self.tolerance)
             upper = scipy.stats.binom.sf(emitted - 1, n + self.all_unseen, most)
             lower = scipy.stats.binom.cdf(emitted + self.all_unseen, n + self.all_unseen, least)
-            p_value = float(min(1.0, 2 * min(upper, lower)))
-            yield result.RareTokens(probability, emitted, n, p_value)
+            yield result.RareTokens(probability, emitted, n, float(min(1.0, 2 * min(upper, lower))))
 
 
 def _reason(error: Exception) -> str:

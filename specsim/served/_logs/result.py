@@ -112,8 +112,7 @@ class ServedAudit(Judged):
         if kinds:
             return Verdict.BIASED
         small = self.places > 0 and self.detectable_tv > WANTED_TV
-        nothing = not (self.places or self.greedy)
-        return Verdict.INCONCLUSIVE if small or nothing else Verdict.CONSISTENT
+        return Verdict.INCONCLUSIVE if small or not (self.places or self.greedy) else Verdict.CONSISTENT
 
     def to_dict(self) -> dict[str, Any]:
         findings = [[finding.kind, finding.text] for finding in self.findings]

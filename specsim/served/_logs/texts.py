@@ -51,8 +51,7 @@ def read_texts(record: Any) -> Iterator[Text]:
         if not any(name in response for name in RESPONSES):
             raise ValueError(f"has none of the fields {', '.join(RESPONSES)}; log whole responses")
         parameters = _parameters(one, response)
-        for choice in response.get("choices", [response]):
-            yield _text(choice, response, parameters)
+        yield from (_text(choice, response, parameters) for choice in response.get("choices", [response]))
 
 
 def _response(record: dict[str, Any]) -> dict[str, Any]:
