@@ -121,6 +121,7 @@ class Scratch(NamedTuple):
     """Arrays that `run_steps` fills: [S], but for those of a single step. Kernels that allocate none compile
     in half of the time."""
 
+    words: NDArray[np.uint32]  #: [4k, S], of all steps
     found: NDArray[np.uint64]
     halves: NDArray[np.uint32]  #: the same memory, [2S]
     alive: TokenArray
@@ -130,27 +131,24 @@ class Scratch(NamedTuple):
     tokens: TokenArray
 
     @classmethod
-    def of(cls, words: NDArray[np.uint32], gamma: int) -> "Scratch":
-        found = np.empty(words.shape[1], np.uint64)
-        rests, tokens = np.empty((len(words), 1), np.uint32), np.empty(gamma + 1, np.int32)
-        alive, ties, context = np.empty((3, found.size), np.int32)
-        return cls(found, found.view(np.uint32), alive, ties, context, rests, tokens)
-
-
-def words_for(steps: int, gamma: int) -> NDArray[np.uint32]:
-    return np.empty((4 * (gamma // 2 + 1), steps), np.uint32)
+    def of(cls, steps: int, gamma: int) -> "Scratch":
+        words, rests = (np.empty((4 * (gamma // 2 + 1), size), np.uint32) for size in (steps, 1))
+        found, tokens = np.empty(steps, np.uint64), np.empty(gamma + 1, np.int32)
+        alive, ties, context = np.empty((3, steps), np.int32)
+        return cls(words, found, found.view(np.uint32), alive, ties, context, rests, tokens)
 
 
 def take_steps(tables: Any, key: Key, first: int, words: NDArray[np.uint32], out: TokenArray) -> None:
     """Fill out[:γ] with the accepted tokens of the steps from `first` on, and other positions i with numbers
     from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. Their words [2γ+1, S] are given, and
     with several contexts, as the last of `tables`, those [S] that they begin at."""
-    run_steps(tables, key, first, out.shape[1], words, out, NO_COUNTS, Scratch.of(words, len(out) - 1))
+    scratch = Scratch.of(out.shape[1], len(out) - 1)._replace(words=words)
+    run_steps(tables, key, first, out.shape[1], out, NO_COUNTS, scratch)
 
 
 def draw_steps(tables: Any, key: Key, first: int, out: TokenArray) -> None:
     """As `take_steps`, with the words of the steps."""
-    words = words_for(out.shape[1], len(out) - 1)
+    words = Scratch.of(out.shape[1], len(out) - 1).words
     fill_words(*key, STEP, first, words)
     take_steps(tables, key, first, words, out)
 
@@ -158,17 +156,18 @@ def draw_steps(tables: Any, key: Key, first: int, out: TokenArray) -> None:
 def count_steps(tables: Any, key: Key, first: int, steps: int, gamma: int, emitted: TokenArray) -> None:
     """Add what these steps emit to emitted[r, 16γ+2^k], r being 1 or 8: padding, 16 columns for each
     position, the last one first, then tokens."""
-    words = words_for(min(steps, BATCH), gamma)
-    out = np.empty((gamma + 1, words.shape[1]), np.int32)
-    run_steps(tables, key, first, steps, words, out, emitted, Scratch.of(words, gamma))
+    batch = min(steps, BATCH)
+    out = np.empty((gamma + 1, batch), np.int32)
+    run_steps(tables, key, first, steps, out, emitted, Scratch.of(batch, gamma))
 
 
 @inner_kernel
-def run_steps(tables, key, first, steps, words, out, emitted, scratch):
+def run_steps(tables, key, first, steps, out, emitted, scratch):
     """Take as many steps at once as `out` has columns, in the last batch also some behind the last one. Words
-    are drawn and steps counted if `emitted` has rows, see `count_steps`; else `words` are given."""
+    are drawn and steps counted if `emitted` has rows, see `count_steps`; else words are given."""
     (entries, last, columns, chances, follow), gamma, batch = tables[:5], out.shape[0] - 1, out.shape[1]
-    mask, (found, halves, alive, ties, context, rests, tokens) = np.uint32(last.shape[1] - 1), scratch
+    words, found, halves, alive, ties, context, rests, tokens = scratch
+    mask = np.uint32(last.shape[1] - 1)
     for done in range(0, steps, batch):
         if len(emitted):
             fill_words(key[0], key[1], STEP, first + done, words)
