@@ -268,11 +268,10 @@ def compare(
 @command(app)
 def warm(*, threads: option.Whole = None) -> int:
     """Compile the kernels of rules and audits now, on all cores, and keep them for later commands."""
-    from specsim.rules import get, names
     from specsim.simulation._grid import KINDS, compile_rules
 
     for kind in KINDS:
-        compile_rules([*map(get, names())], kind, threads)
+        compile_rules(kind, threads)
     specsim.audit("standard", "smoke", rng=0)
     print("compiled; other commands start at once")
     return 0

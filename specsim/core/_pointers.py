@@ -1,6 +1,4 @@
-"""What numba knows of a `Pointer`: it has functions as arguments, and here they are nothing but an address.
-
-A module of its own, since importing it imports numba, and since code on disk names the type."""
+"""What numba knows of a `Pointer`; apart, since it imports numba, and since code on disk names the type."""
 
 from typing import Any
 
@@ -12,7 +10,7 @@ from specsim.core._kernels import Pointer
 
 
 class PointerType(types.FunctionType):
-    """The type of a pointer to kernels of one signature."""
+    """A type of functions as arguments, which are nothing but an address here."""
 
 
 register_model(PointerType)(FunctionModel)
@@ -26,7 +24,7 @@ def typeof_pointer(value: Pointer, context: Any) -> PointerType:
 @unbox(PointerType)
 def unbox_pointer(kind: PointerType, value: Any, made: Any) -> NativeValue:
     pointer = cgutils.create_struct_proxy(kind)(made.context, made.builder)
-    address = made.pyapi.object_getattr_string(value, "address")
-    pointer.jit_addr = made.pyapi.long_as_voidptr(address)
-    made.pyapi.decref(address)
+    compiled = made.pyapi.object_getattr_string(value, "compiled")
+    pointer.jit_addr = made.pyapi.long_as_voidptr(made.pyapi.tuple_getitem(compiled, 1))
+    made.pyapi.decref(compiled)
     return NativeValue(pointer._getvalue())

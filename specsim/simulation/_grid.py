@@ -6,12 +6,13 @@ import gc
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
+from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from threading import Event
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -392,19 +393,23 @@ def _kind_of(pair: Pair) -> str:
     return "rows" if isinstance(pair.target, Model | Trace) or np.ndim(pair.target) > 1 else "fixed pair"
 
 
+def _missing(kind: str, rules: Iterable[str]) -> dict[str, Path]:
+    """By the name of a built-in rule, the mark that is to say that its kernels are on disk."""
+    marks = {name: kept_mark(f"{kind} {name}") for name in rules if name in names()}
+    return {name: mark for name, mark in marks.items() if mark is not None and not mark.exists()}
+
+
 @contextmanager
 def compiling(
-    rules: Sequence[Rule], pair: Pair | str, threads: int | None = None
+    rules: Iterable[Rule], pair: Pair | str, threads: int | None = None
 ) -> Iterator[Callable[[str], None]]:
     """Within this, processes compile what is not on disk yet of built-in `rules` for a pair, or a kind, the
     last ones first. The body runs the first ones, and calls what it is given with the name of each."""
     kind = _kind_of(pair) if isinstance(pair, Pair) else pair
-    marks = {one.name: kept_mark(f"{kind} {one.name}") for one in rules if one.name in names()}
-    missing = {name: mark for name, mark in marks.items() if mark is not None and not mark.exists()}
+    missing = _missing(kind, [one.name for one in rules])
     waiting = list(missing) if len(missing) >= FEWEST and sys.executable else []
     processes = min(available_threads(threads) - 1, len(waiting) // 2)
     command, pipes = calling(_compile_asked, kind), {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL}
-
     shared = Event()  # the first rule compiles what most need
 
     def ask(child: "Popen[str]") -> None:
@@ -437,24 +442,25 @@ def compiling(
                 child.kill()
 
 
-def compile_rules(rules: Sequence[Rule], kind: str, threads: int | None = None) -> None:
-    """Compile what is not on disk yet of built-in `rules` for a kind of pairs."""
+def compile_rules(kind: str, threads: int | None = None) -> None:
+    """Compile what is not on disk yet of all built-in rules for a kind of pairs."""
+    missing = _missing(kind, names())
+    with working(None, "compile", " rules") as work, compiling(map(get, missing), kind, threads) as ran:
+        for done, name in enumerate(_compiled(kind, missing), 1):
+            ran(name)
+            work.report(done, len(missing))
+
+
+def _compiled(kind: str, asked: Iterable[str]) -> Iterator[str]:
+    """Compile the rules of these names, and give each name."""
     pair = Pair(*KINDS[kind]())
-    with working(None, "compile", " rules") as work, compiling(rules, kind, threads) as ran:
-        for done, rule in enumerate(rules, 1):
-            _compile(rule, pair)
-            ran(rule.name)
-            work.report(done, len(rules))
-
-
-def _compile(rule: Rule, pair: Pair) -> None:
-    simulate(pair, rule=rule, gamma=draft_for(rule, 2, 2), steps=1000, rng=0, threads=1)
+    for rule in (get(name.strip()) for name in asked):
+        simulate(pair, rule=rule, gamma=draft_for(rule, 2, 2), steps=1000, rng=0, threads=1)
+        yield rule.name
 
 
 def _compile_asked(kind: str) -> None:
     """Compile each rule named on standard input, and answer with its name."""
     gc.disable()  # little of what a compiler makes is garbage
-    pair = Pair(*KINDS[kind]())
-    for line in sys.stdin:
-        _compile(get(line.strip()), pair)
-        print(line.strip(), flush=True)
+    for name in _compiled(kind, sys.stdin):
+        print(name, flush=True)

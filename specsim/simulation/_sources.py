@@ -219,6 +219,7 @@ class ModelSource(RowSource):
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         reader, gamma, tables = self.reader, self.tree.size, self.tables
+        positions: Any = self.rule.positions
         assert isinstance(reader, _rows.ModelRows)
         for start, n in _rows.pieces(first, steps, self.chunk):
             draft = uniforms(key, int(Purpose.DRAFT), start, n, gamma)
@@ -232,7 +233,8 @@ class ModelSource(RowSource):
             while going.size:
                 has = context[going] != 0
                 going, lost = going[has], going[~has]  # those that the tables had no room for
-                going = self._stopped(going, place, context, tables.tables, tables.known, *given)
+                # those that came to contexts that are not in the tables, or not yet known
+                going = going[: positions.verify(going, place, context, tables.tables, tables.known, *given)]
                 codes[going], context[going] = tables.after(-context[going], tokens[place[going] - 1, going])
                 if lost.size:
                     going = np.append(going, self._stopped_alone(lost, place, context, codes, given))
@@ -240,19 +242,15 @@ class ModelSource(RowSource):
             path = tables.on_path(starts, tokens, gamma + reader.leaf_rows) if self.with_rows else None
             yield Batch(start, tokens, accepted, path=path)
 
-    def _stopped(self, steps: Ints, *given: Any) -> Ints:
-        """Those of `steps` that came to contexts that are not in the tables, or not yet known."""
-        positions: Any = self.rule.positions
-        return steps[: positions.verify(steps, *given)]
-
     def _stopped_alone(self, steps: Ints, place: Ints, context: TokenArray, codes: Ints, given: Any) -> Ints:
         """The same for contexts without a number, given by their codes: after one position."""
         stopped, tokens = [], given[3]
+        positions: Any = self.rule.positions
         row_bytes = 8 * self.vocab_size * 5  # p, q, the sums of both, and the next contexts
         for start, n in _rows.pieces(0, steps.size, max(1, self.batch_bytes // row_bytes)):
             some = steps[start : start + n]
             context[some] = np.arange(1, n + 1)
-            some = self._stopped(some, place, context, self.tables.alone(codes[some]), 0, *given)
+            some = some[: positions.verify(some, place, context, self.tables.alone(codes[some]), 0, *given)]
             codes[some], context[some] = self.tables.follow(codes[some], tokens[place[some] - 1, some])
             stopped.append(some)
         return np.concatenate(stopped)

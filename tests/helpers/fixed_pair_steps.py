@@ -5,7 +5,7 @@ from itertools import takewhile
 import numpy as np
 
 from specsim.core._streams import Purpose, word
-from specsim.rules._common.integers import take_steps
+from specsim.rules._common.integers import draw_steps
 
 __all__ = ["FIRST", "KEY", "awkward_words", "emitted", "fill_steps", "numbers_of", "words_of"]
 
@@ -47,7 +47,7 @@ def fill_steps(rule, tables, draft_uniforms, verify_uniforms, tokens, accepted):
     if rule.fixed_pair.count is None:
         rule.fixed_pair.kernel(*tables, draft_uniforms, verify_uniforms, tokens, accepted)
         return
-    take_steps(tables, KEY, FIRST, words_of(tables, draft_uniforms, verify_uniforms), tokens)
+    draw_steps(tables, KEY, FIRST, tokens, words_of(tables, draft_uniforms, verify_uniforms))
     for s in range(accepted.size):
         step = emitted(tokens[:, s])
         accepted[s] = len(step) - 1

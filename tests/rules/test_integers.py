@@ -16,7 +16,7 @@ from specsim.core._kernels import interpreted
 from specsim.core._streams import key_of
 from specsim.core.distributions import synthetic_pair
 from specsim.models import chain
-from specsim.rules._common.integers import as_integers, columns_of, count_steps, take_step, take_steps
+from specsim.rules._common.integers import as_integers, columns_of, count_steps, draw_steps, take_step
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._sources import FixedPairSource
 
@@ -95,7 +95,7 @@ def test_many_steps_at_once_are_the_single_steps_also_where_first_bits_are_equal
     p, q = synthetic_pair("zipf", size, 0.7, rng=0) if size > 1 else (np.ones(1), np.ones(1))
     tables = rule.fixed_pair.tables(p, q, chain(gamma), **rule.values)
     words, out = awkward_words(rng, tables, gamma, steps), np.empty((gamma + 1, steps), dtype=np.int32)
-    take_steps(tables, KEY, FIRST, words, out)
+    draw_steps(tables, KEY, FIRST, out, words)
     for s in range(steps):
         numbers, tokens = numbers_of(words[:, s], FIRST + s), np.empty(gamma + 1, dtype=np.int64)
         with interpreted():
@@ -117,7 +117,7 @@ def test_equal_bits_are_not_decided_by_the_first_ones():
         found = []
         for given_tables in (tables, others):
             found.append(np.empty((4, 500), dtype=np.int32))
-            take_steps(given_tables, KEY, FIRST, words, found[-1])
+            draw_steps(given_tables, KEY, FIRST, found[-1], words)
         assert fewest <= (found[0] != found[1]).any(axis=0).sum() <= most
 
 

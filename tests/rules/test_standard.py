@@ -26,7 +26,7 @@ from laws import generated
 
 from specsim import mistakes, rules
 from specsim.models import TableModel, chain
-from specsim.rules._common.integers import take_steps
+from specsim.rules._common.integers import draw_steps
 from specsim.simulation._rows import tile_parents
 from specsim.theory._enumeration import prove, step_law, target_law
 
@@ -273,7 +273,7 @@ def test_the_fixed_pair_kernel_is_the_step_by_hand_bit_for_bit(full, size, gamma
     for p, q in zip(*awkward_pairs(rng, 60 if full else 16, size), strict=True):
         tables = RULE.fixed_pair.tables(p, q, chain(gamma))
         words, out = awkward_words(rng, tables, gamma, steps), np.empty((gamma + 1, steps), dtype=np.int32)
-        take_steps(tables, KEY, FIRST, words, out)
+        draw_steps(tables, KEY, FIRST, out, words)
         by_hand = standard_steps_of_a_pair(p, q)
         for s in range(steps):
             drafted, step = by_hand(*numbers_of(words[:, s], FIRST + s)[: 2 * gamma + 1])

@@ -20,7 +20,7 @@ from specsim.core._kernels import interpreted
 from specsim.core._streams import key_of
 from specsim.core.distributions import dyadic
 from specsim.models import NGramModel, TableModel, Tree, chain
-from specsim.rules._common.integers import take_step, take_steps
+from specsim.rules._common.integers import draw_steps, take_step
 from specsim.simulation import _row_tables
 from specsim.simulation._counting import StepTally
 from specsim.simulation._counting import run as run_steps
@@ -191,7 +191,7 @@ def test_many_steps_after_few_contexts_are_the_single_steps(pair):
     *tables, starts = source.tables
     begun, words = starts[rng.integers(starts.size, size=steps)], awkward_words(rng, tables, 4, steps)
     out, tokens = np.empty((5, steps), np.int32), np.empty(5, np.int64)
-    take_steps((*tables, begun), GIVEN, FIRST, words, out)
+    draw_steps((*tables, begun), GIVEN, FIRST, out, words)
     for s in range(steps):
         rests = [number % 2**30 * 4 for number in numbers_of(words[:, s], FIRST + s)]
         with interpreted():

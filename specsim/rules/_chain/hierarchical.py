@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
+from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain.block import survival, tables, verify_fixed_pair
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, end_step, named
+from specsim.rules._common.base import FixedPair, end_step, named, with_part
 
 
 def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
@@ -81,11 +81,7 @@ def capped(ratio):
 
 def rows(cap: Kernel) -> Kernel:
     """The row kernel: uniforms[i-1] decides on i tokens, uniforms[γ] draws the last token."""
-
-    def verify(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-        verify_rows(cap, parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
-
-    return verify_rows.bound(verify, Pointer(cap, "float64(float64)"))
+    return with_part(verify_rows, cap, "float64(float64)")
 
 
 @kernel

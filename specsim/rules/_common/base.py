@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.core._files import read_table
-from specsim.core._kernels import Kernel, inner_kernel
+from specsim.core._kernels import Kernel, Pointer, inner_kernel
 from specsim.core._parameters import Parameter, Parametrised
 from specsim.core._types import Floats, Row, StepLaw, Tokens
 from specsim.models import Tree
@@ -41,6 +41,15 @@ def end_step(tokens, accepted, column, count, last):
     tokens[count, column] = last
     tokens[count + 1 :, column] = -1
     accepted[column] = count
+
+
+def with_part(loop: Kernel, part: Kernel, types: str) -> Kernel:
+    """The row kernel that is `loop` with the kernel `part` as its first argument, called with `types`."""
+
+    def verify(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+        loop(part, parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
+
+    return loop.bound(verify, Pointer(part, types))
 
 
 @dataclass(frozen=True)

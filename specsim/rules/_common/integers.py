@@ -32,6 +32,7 @@ from specsim.core.distributions import alias_columns, check_probabilities
 BITS = 62
 #: The streams of both.
 STEP, REST = int(Purpose.STEP), int(Purpose.REST)
+Words = NDArray[np.uint32]
 #: Steps that are taken together.
 BATCH = 2048
 #: Counts of what a rejected position emits, in turn: no addition waits for the one before.
@@ -118,16 +119,15 @@ def compare(low, high, word, test, mask):
 
 
 class Scratch(NamedTuple):
-    """Arrays that `run_steps` fills: [S], but for those of a single step. Kernels that allocate none compile
-    in half of the time."""
+    """Arrays that `run_steps` fills, [S] or of one step: kernels that allocate none compile sooner."""
 
-    words: NDArray[np.uint32]  #: [4k, S], of all steps
+    words: Words  #: [4k, S]
     found: NDArray[np.uint64]
-    halves: NDArray[np.uint32]  #: the same memory, [2S]
+    halves: Words  #: the same memory, [2S]
     alive: TokenArray
     ties: TokenArray
     context: TokenArray
-    rests: NDArray[np.uint32]
+    rests: Words
     tokens: TokenArray
 
     @classmethod
@@ -138,19 +138,16 @@ class Scratch(NamedTuple):
         return cls(words, found, found.view(np.uint32), alive, ties, context, rests, tokens)
 
 
-def take_steps(tables: Any, key: Key, first: int, words: NDArray[np.uint32], out: TokenArray) -> None:
+def draw_steps(tables: Any, key: Key, first: int, out: TokenArray, words: Words | None = None) -> None:
     """Fill out[:γ] with the accepted tokens of the steps from `first` on, and other positions i with numbers
-    from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. Their words [2γ+1, S] are given, and
-    with several contexts, as the last of `tables`, those [S] that they begin at."""
-    scratch = Scratch.of(out.shape[1], len(out) - 1)._replace(words=words)
+    from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. They are drawn with their words, or with
+    `words` [4k, S] if given; with several contexts, the last of `tables` has those [S] that they begin at."""
+    scratch = Scratch.of(out.shape[1], len(out) - 1)
+    if words is None:
+        fill_words(*key, STEP, first, scratch.words)
+    else:
+        scratch = scratch._replace(words=words)
     run_steps(tables, key, first, out.shape[1], out, NO_COUNTS, scratch)
-
-
-def draw_steps(tables: Any, key: Key, first: int, out: TokenArray) -> None:
-    """As `take_steps`, with the words of the steps."""
-    words = Scratch.of(out.shape[1], len(out) - 1).words
-    fill_words(*key, STEP, first, words)
-    take_steps(tables, key, first, words, out)
 
 
 def count_steps(tables: Any, key: Key, first: int, steps: int, gamma: int, emitted: TokenArray) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
+from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
-from specsim.rules._common.base import FixedPair, Rule, end_step, named, uniform_per_node
+from specsim.rules._common.base import FixedPair, Rule, end_step, named, uniform_per_node, with_part
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_depth, draw_child, index_of
 from specsim.rules._common.tokenwise import normalise
 
@@ -96,11 +96,7 @@ def rows(choose: Kernel) -> Kernel:
     choose(p, q, children, u, values, weights) gives the index of the accepted child by its uniforms u[k], or
     -1 after filling weights[V] with the law of the token that follows, not normalised. Of a rule with w·n + 1
     uniforms, the w of a node follow one another, in `uniforms` and in u."""
-
-    def verify(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-        verify_rows(choose, parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
-
-    return verify_rows.bound(verify, Pointer(choose, CHOOSE))
+    return with_part(verify_rows, choose, CHOOSE)
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, inner_kernel, kernel
+from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
 from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import copy_row, cumulative_draw, is_zero
 from specsim.rules._common import tokenwise
@@ -51,7 +51,7 @@ def rule(
 
 def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Positions:
     """Build the kernels for rows from tables, of a rule whose recovered token ignores the rejected one."""
-    accepting, recovering, leaving = tokenwise.pointers(accept, recover, bonus)
+    accepting, recovering, leaving = map(Pointer, (accept, recover, bonus), tokenwise.TYPES)
 
     def test(going, context, p, q, p_of, q_of, drawn, u, values, passed):
         test_drafts(accept, going, context, p, q, p_of, q_of, drawn, u, values, passed)

@@ -124,10 +124,6 @@ TYPES = (
 )
 
 
-def pointers(*kernels: Kernel) -> tuple[Pointer, ...]:
-    return tuple(map(Pointer, kernels, TYPES))
-
-
 def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
     """Build the row kernel: uniforms[i] tests position i, uniforms[γ] draws the last token.
 
@@ -138,7 +134,7 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
     def verify(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         verify_rows(accept, recover, bonus, parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 
-    return verify_rows.bound(verify, *pointers(accept, recover, bonus))
+    return verify_rows.bound(verify, *map(Pointer, (accept, recover, bonus), TYPES))
 
 
 @kernel

@@ -25,13 +25,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
+from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Ints, Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain import block
-from specsim.rules._common.base import FixedPair, end_step, named
+from specsim.rules._common.base import FixedPair, end_step, named, with_part
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_parent, draw_trees
 from specsim.rules._common.sorting import stable_order
 
@@ -227,11 +227,7 @@ COUNT = (
 
 def rows(count: Kernel) -> Kernel:
     """The row kernel; count(…), as `count_children`, gives the law of the number of children."""
-
-    def verify(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-        verify_rows(count, parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
-
-    return verify_rows.bound(verify, Pointer(count, COUNT))
+    return with_part(verify_rows, count, COUNT)
 
 
 @kernel
