@@ -50,7 +50,6 @@ def test_a_function_that_moved_is_named_with_the_version():
 
 def test_rows_of_what_a_cache_holds():
     target, _ = markov_pair(order=2)
-    rows = last_rows(target, [0, 1, 2, 3], 3)
-    assert np.array_equal(rows, target.rows([[0, 1], [1, 2], [2, 3]]))
+    assert np.array_equal(last_rows(target, [0, 1, 2, 3], 3), target.rows([[0, 1], [1, 2], [2, 3]]))
     assert np.array_equal(last_rows(target, [3, 1], 2), [np.full(4, 0.25), target.row([3, 1])])
     assert np.array_equal(last_rows(target, [3], 1), [np.full(4, 0.25)])

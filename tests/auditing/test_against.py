@@ -43,8 +43,7 @@ def by_case(found):
 
 def in_blocks(rng, one, other, n):
     """Multinomial counts of two laws, `n` draws of each, in the blocks of a comparison."""
-    ends = block_ends(n, BLOCKS, LEAST)
-    sizes = np.diff(ends, prepend=0)
+    sizes = np.diff(block_ends(n, BLOCKS, LEAST), prepend=0)
     return [(rng.multinomial(size, one), rng.multinomial(size, other)) for size in sizes if size]
 
 
@@ -143,8 +142,7 @@ def test_two_of_one_law_are_the_same_but_not_identical(full):
 
 
 def test_two_that_are_wrong_in_the_same_way_are_the_same():
-    lenient = plain(verifiers.lenient, 2)
-    found = compare("lenience:lenience=0.8", lenient)
+    found = compare("lenience:lenience=0.8", plain(verifiers.lenient, 2))
     assert found.verdict == "same"
     assert not found.identical
 

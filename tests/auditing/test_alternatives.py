@@ -44,8 +44,7 @@ def test_alternatives_are_laws(p, q, bonus):
 
 
 def test_bins_are_those_of_the_integral_transform():
-    rng = np.random.default_rng(1)
-    p, q = rng.dirichlet(np.ones(7), size=2)
+    p, q = np.random.default_rng(1).dirichlet(np.ones(7), size=2)
     p[2] = 0.0
     p /= p.sum()
     assert bins_of(p[None], p, q, 16) == pytest.approx(1.0 / 16.0)
@@ -77,8 +76,7 @@ def test_many_experiments_are_those_one_by_one():
     for i, observed in enumerate(counts):
         each = [(observed[cells], pmf[cells]) for cells in tables]
         assert found[i] == pytest.approx([log_e_value(*table) for table in each])
-        pooled = log_pooled_e_values(counts, pmf, starts)[i]
-        assert pooled == pytest.approx(log_pooled_e_value(each))
+        assert log_pooled_e_values(counts, pmf, starts)[i] == pytest.approx(log_pooled_e_value(each))
 
 
 def plans():

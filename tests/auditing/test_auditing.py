@@ -368,8 +368,7 @@ def test_claimed_rows_are_those_of_each_step():
     rng = np.random.default_rng(0)
     p, q = rng.dirichlet(np.ones(3), (20, 3)), rng.dirichlet(np.ones(3), (20, 2))
     for name in ("lenience:lenience=0.3", "greedy_match", "typical"):
-        claim = Claim(get(name), chain(2))
-        rows = claim.rows(p, q)
+        rows = Claim(get(name), chain(2)).rows(p, q)
         np.testing.assert_allclose(rows.sum(axis=2), 1, rtol=1e-12)
         for step, position in np.ndindex(20, 3):
             q_row = q[step, position] if position < 2 else None
@@ -506,8 +505,7 @@ def test_a_level_gives_every_case_its_steps():
 
 
 def test_the_budget_is_split_over_all_tests(standard):
-    tables = sum(len(case.tables) for case in standard.cases)
-    assert standard.tests > tables
+    assert standard.tests > sum(len(case.tables) for case in standard.cases)
     assert standard.budget == BUDGET
     for case in standard.cases:
         for table in case.tables:

@@ -110,8 +110,7 @@ def test_rows_come_in_the_declared_dtype_and_cannot_be_written_to(dtype):
 
 def test_limits_are_respected(smaller_audits, full):
     verify, calls = handed(batch=5, gamma=2, vocab_size=8)
-    result = promises(verify)
-    assert result.verdict is Verdict.CONSISTENT
+    assert promises(verify).verdict is Verdict.CONSISTENT
     for case in battery(declared(verify)):
         assert case.gamma <= 2
         assert case.target.vocab_size <= 8
@@ -161,8 +160,7 @@ def test_q_is_withheld_in_one_case_only():
 def test_every_call_of_a_batch_continues_one_generator():
     verify, calls = handed()
     case = battery(Declared())[0]
-    rows = rows_of(case).rows((1, 2), 0, 10)
-    VerifierSource(Local(verify), case).verify(rows, (1, 2), 0)
+    VerifierSource(Local(verify), case).verify(rows_of(case).rows((1, 2), 0, 10), (1, 2), 0)
     (*_, one, _), (*_, other, _) = calls
     assert one is other
     assert [len(p) for _, p, *_ in calls] == [5, 5]

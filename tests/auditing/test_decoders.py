@@ -145,8 +145,7 @@ def test_an_impossible_token_is_shown():
     case = CASES["zeros"]
     wrong = wrong_decoder("decoder_bonus_from_draft")
     tables, counts, examples = counted(case, wrong, 512)
-    first = findings(case, 512, tables, counts, examples, FALSE_ALARM)[0]
-    assert first.kind == "support"
+    assert findings(case, 512, tables, counts, examples, FALSE_ALARM)[0].kind == "support"
     for example in examples:
         source = DecoderSource(case, Local(wrong))
         sequence = next(source.batches(KEY, example.step, 1)).tokens[:, 0]
@@ -209,8 +208,7 @@ def test_requests_in_one_call_pass(name):
 
 @pytest.mark.parametrize("mistake", ["shared", "moved"])
 def test_requests_that_are_mixed_up_in_a_call_are_rejected(mistake):
-    wrong = partial(decode_batch, **{mistake: True})
-    assert rejected(CASES["changing requests"], wrong, batch=4)
+    assert rejected(CASES["changing requests"], partial(decode_batch, **{mistake: True}), batch=4)
 
 
 def test_a_call_has_one_request_or_several():

@@ -70,8 +70,7 @@ def test_the_finding_of_a_call_that_shares_its_random_numbers_says_so():
 
 
 def test_intervals_between_calls_that_depend_on_each_other_are_not_given():
-    counts = counted(0, 8, 1)
-    assert design_effect([], counts) == 1.0
+    assert design_effect([], counted(0, 8, 1)) == 1.0
     reseeded = audit(get("reseeded").function, rng=2, cases=["asymmetric"], diagnose=False)
     (case,) = (case for case in reseeded.cases if case.findings)
     assert design_effect(case.tables, case.counts) is None

@@ -135,8 +135,7 @@ def test_a_write_does_not_reach_the_bank(small):
         verify = on_devices.of("cupy", act=act or (lambda _, p, __: seen.append(on_devices.here(p))))
         subject = VerifierSubject("own", Local(verify, declared(verify)))
         names = [case.name for case in subject.cases]
-        plan = subject.plan(names.index("shapes, few ids"), "smoke")
-        run_case(subject, CaseRun(plan, 1, 1e-9))
+        run_case(subject, CaseRun(subject.plan(names.index("shapes, few ids"), "smoke"), 1, 1e-9))
     half = len(seen) // 2
     assert half > 100
     assert all(np.array_equal(*pair) for pair in zip(seen[:half], seen[half:], strict=True))
@@ -189,6 +188,5 @@ def test_the_command_takes_a_device(monkeypatch):
 
 
 def test_a_step_of_a_device_is_replayed_there(small):
-    shown = replay_step("on_devices:cupy", ON_DEVICE, 70, "smoke", rng=1)
-    assert "emitted" in shown
+    assert "emitted" in replay_step("on_devices:cupy", ON_DEVICE, 70, "smoke", rng=1)
     refuses("is not a case of the audit", replay_step, "on_devices:numpy", ON_DEVICE, 70, "smoke", rng=1)

@@ -206,8 +206,7 @@ def scored(name, likelihood, near=-1000.0):
 
 def test_mistakes_within_the_odds_are_named_together():
     known = [scored("lenience", 0.0), scored("ensemble", -1.0), scored("typical", -9.0)]
-    exact = [scored("one_hot_draft", -50.0)]
-    found = posterior(known, exact, 90)
+    found = posterior(known, [scored("one_hot_draft", -50.0)], 90)
     assert [one.mistake.name for one, _ in found.named] == ["lenience", "ensemble"]
     assert found.none + found.exact + sum(each for _, each in found.known) == pytest.approx(1.0)
 

@@ -59,8 +59,7 @@ def test_what_else_is_shown_and_what_is_not():
         "block_tokenwise_residual": NOTHING,  # the tests of one exact rule, or the residual of another
         "penalty_twice": NOTHING,
     }
-    found = {name: families.of_steps(expected(mistakes.get(name)), EXACT) for name in shown}
-    assert found == shown
+    assert {name: families.of_steps(expected(mistakes.get(name)), EXACT) for name in shown} == shown
     said, _ = families.of_steps(expected(mistakes.get("block_first_failure")), EXACT)
     assert said.endswith("Compared with block.")
 

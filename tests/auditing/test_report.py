@@ -440,8 +440,7 @@ def test_cases_share_a_line_and_what_has_no_rows_shows_dashes(audits):
 
 
 def test_what_an_error_a_server_and_a_name_say_is_escaped(audits, judged, pages):
-    finding = audits["unprintable"].cases[1].findings[0]
-    assert "\\x00 \\x1b[31m <b>&\\ud800 $x$" in finding.text
+    assert "\\x00 \\x1b[31m <b>&\\ud800 $x$" in audits["unprintable"].cases[1].findings[0].text
     assert Finding("contract", "a\nb – é").text == "a\nb – é"
     assert len(Finding("contract", "x" * 100_000).text) < 2000
     assert "&lt;b&gt;" in pages["unprintable"]

@@ -141,8 +141,7 @@ def test_rows_taken_for_greedy_as_the_first_row_of_the_call_is_are_found(rows, s
         likeliest = (p == p.max(axis=2, keepdims=True)).astype(float)
         return verify(draft_tokens, np.where(certain[:, None, None], likeliest, p), q, rng)
 
-    findings = judged(greedy, SERVER, 16).findings
-    assert any(shown in str(finding) for finding in findings)
+    assert any(shown in str(finding) for finding in judged(greedy, SERVER, 16).findings)
 
 
 @pytest.mark.slow
@@ -197,8 +196,7 @@ def test_a_draft_that_is_always_rejected_at_the_17th_place_is_found():
 
 
 def test_a_mistake_of_many_rows_over_many_ids_is_found_and_placed(full):
-    findings = judged(resampling, SERVER).findings
-    assert any(finding.kind == "deviation" for finding in findings)
+    assert any(finding.kind == "deviation" for finding in judged(resampling, SERVER).findings)
     assert not judged(resampling, "shapes, 32 000 ids", 2 if full else 0.5).findings
 
 

@@ -391,8 +391,7 @@ def test_ids_that_do_not_fit_a_narrow_type_are_found():
         return output
 
     result = judged(narrow, FEW, 0.3)
-    kinds = {finding.kind for finding in result.findings}
-    assert {"support", "deviation"} <= kinds
+    assert {"support", "deviation"} <= {finding.kind for finding in result.findings}
     assert any(table.rejected and "reversed bits of the id" in table.where for table in result.tables)
 
 

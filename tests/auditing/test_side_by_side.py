@@ -197,8 +197,7 @@ def test_a_process_that_declares_something_else_is_not_asked(tmp_path, monkeypat
         "verify.declared = {'gamma': 8 if first else 7}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    found = audited("changes:verify", 2, cases=["two-point", "own rows"])
-    assert found.verdict == "consistent"
+    assert audited("changes:verify", 2, cases=["two-point", "own rows"]).verdict == "consistent"
 
 
 def test_a_process_that_is_being_loaded_at_the_end_is_ended(tmp_path, monkeypatch, capfd):
@@ -214,8 +213,7 @@ def test_a_process_that_is_being_loaded_at_the_end_is_ended(tmp_path, monkeypatc
         "    return right(draft_tokens, p, q, rng)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    found = audited("waits:verify", 2, cases=["two-point"])
-    assert found.verdict == "consistent"
+    assert audited("waits:verify", 2, cases=["two-point"]).verdict == "consistent"
     _, pid = map(int, (tmp_path / "mark").read_text().split())
     assert ends(pid)
     assert capfd.readouterr().err == ""
@@ -321,5 +319,4 @@ def test_a_case_without_steps_left_is_at_its_end_at_once():
     with open_subject(verifiers.right, 1, 60.0) as subject:
         run = CaseRun(subject.plan(0, "smoke"), 1, 1e-9)
         run.ended = True
-        there = replace(subject, workers=Workers("none", None))
-        assert list(Schedule(there, [run]).in_turn()) == []
+        assert list(Schedule(replace(subject, workers=Workers("none", None)), [run]).in_turn()) == []

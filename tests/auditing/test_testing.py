@@ -78,8 +78,7 @@ def test_a_verdict_against_a_verifier_needs_no_power():
 
 
 def test_a_wasteful_verifier_passes_unless_that_is_refused():
-    found = assert_exact(wasteful, seconds=10, wanted_tv=0.2, rng=0)
-    assert found.wasteful
+    assert assert_exact(wasteful, seconds=10, wanted_tv=0.2, rng=0).wasteful
     with pytest.raises(AssertionError, match=r"two-point: 1\.0000 tokens per step, 0\.271 of the standard"):
         assert_exact(wasteful, seconds=10, wanted_tv=0.2, allow_wasteful=False, rng=0)
 

@@ -99,8 +99,7 @@ def test_a_short_call_can_be_pasted(tmp_path, monkeypatch):
     import pasted
 
     p = np.random.default_rng(1).dirichlet(np.ones(4), size=(3, 3)).astype(np.float32)
-    asked = replace(ASKED, arrays=ROWS | {"p": p})
-    _, lines = details(pasted.verify, asked)
+    _, lines = details(pasted.verify, replace(ASKED, arrays=ROWS | {"p": p}))
     code = lines[lines.index(SHOWN_BY) + 1 :]
     seen = {}
     with pytest.raises(IndexError, match="list index") as raised:
