@@ -83,8 +83,7 @@ def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path, request):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     words = f"-m specsim trace record {tmp_path / 'trace'} --steps 100000000"
-    command = [sys.executable, *words.split()]
-    with interruptible(command, stderr=subprocess.PIPE) as process:
+    with interruptible([sys.executable, *words.split()], stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 60
         while not (tmp_path / "trace" / "manifest.json").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -174,8 +173,7 @@ def test_a_call_that_hangs_is_given_up_after_the_timeout(theirs):
 
 def test_old_is_compared_with_new(theirs, tmp_path):
     options = ("--level", "smoke", "--seed", "1")
-    said = "right against standard: same"
-    says(said, "audit", f"{theirs}:right", "--against", "standard", *options)
+    says("right against standard: same", "audit", f"{theirs}:right", "--against", "standard", *options)
     changed = ("audit", f"{theirs}:wrong", "--against", "standard", *options, "--out", tmp_path / "there")
     says("wrong against standard: changed", *changed, code=1)
     document = json.loads((tmp_path / "there" / "against.json").read_text())

@@ -111,8 +111,7 @@ def simulated(seed, count, shift=0.0):
 
 def in_blocks(shift, seed):
     one, other = simulated((seed, 0), 800), simulated((seed, 1), 800, shift)
-    ends = [0, 200, 300, 500, 800]
-    return [(one[a:b], other[a:b]) for a, b in pairwise(ends)]
+    return [(one[a:b], other[a:b]) for a, b in pairwise([0, 200, 300, 500, 800])]
 
 
 def test_chains_have_e_values():

@@ -143,10 +143,8 @@ def test_impossible_counters_of_a_server_are_not_printed_as_facts(counts, pair):
 
 
 def test_what_no_run_can_have():
-    many = texts(*[(40, 8, 10)] * 3, tokens=64)
-    assert impossible(many, 4.0) is None
-    over = texts(*[(40, 62, 10)], tokens=64)
-    assert "62 accepted of 40" in impossible(over, 4.0).text
+    assert impossible(texts(*[(40, 8, 10)] * 3, tokens=64), 4.0) is None
+    assert "62 accepted of 40" in impossible(texts(*[(40, 62, 10)], tokens=64), 4.0).text
     surplus = texts(*[(64, 64, 16)] * 3, tokens=64)
     assert "make at least" in impossible(surplus, 4.0).text
     assert impossible(surplus, 4.1) is None  # no length of all drafts
