@@ -207,6 +207,5 @@ def test_ascends_kernels_are_interpreted(tmp_path):
         file = tmp_path / "vllm_ascend" / name
         file.parent.mkdir(parents=True)
         file.write_text(text)
-    verifier = adapters.get(f"vllm-ascend:triton:source={tmp_path}")
-    assert chain_p_value(verifier, 2 * FEW) > FALSE_ALARM
+    assert chain_p_value(adapters.get(f"vllm-ascend:triton:source={tmp_path}"), 2 * FEW) > FALSE_ALARM
     assert chain_p_value(adapters.get(f"vllm-ascend:triton-block:source={tmp_path}"), 2 * FEW) < FALSE_ALARM

@@ -58,10 +58,9 @@ def engine(request, engine_name, planted):
 
 def requests_of(planted, count, tokens=24, length=5, seed=None, **more):
     """Requests whose prompts differ in length, so that batches need padding."""
-    prompts = planted.prompts(count, length, rng=3)
     return [
         Request(i, tuple(prompt[: length - i % 3].tolist()), tokens, seed and seed + 1000 * i, **more)
-        for i, prompt in enumerate(prompts)
+        for i, prompt in enumerate(planted.prompts(count, length, rng=3))
     ]
 
 

@@ -99,8 +99,7 @@ def test_a_recording_is_a_trace_whose_flags_agree_with_its_rows(recorded):
 
 
 def test_the_seconds_of_all_passes_lie_beside_a_recording(recorded):
-    path = recorded.path / "seconds.csv"
-    lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
+    lines = [line.split(",") for line in (recorded.path / "seconds.csv").read_text().splitlines()[1:]]
     count = Counter((model, int(tokens)) for _, model, tokens, _ in lines)
     texts, steps = 5 * len(PROMPTS), recorded.num_steps
     assert sum(n for (model, _), n in count.items() if model == "draft") == 4 * steps

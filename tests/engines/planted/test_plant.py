@@ -51,8 +51,7 @@ def test_the_seed_decides(planted, tmp_path):
 @pytest.mark.parametrize(("overlap", "kind"), [(0.0, "zipf"), (0.6, "zipf"), (1.0, "zipf"), (0.7, "one-hot")])
 def test_the_overlap_is_as_asked_for_in_every_context(overlap, kind):
     target, draft = draw_pair(8, (1, 2), 0, kind, overlap, np.random.default_rng(3))
-    contexts = np.indices((8, 8)).reshape(2, -1).T
-    found = overlaps(target, draft, contexts)
+    found = overlaps(target, draft, np.indices((8, 8)).reshape(2, -1).T)
     np.testing.assert_allclose(found, overlap, atol=0.03 * (0 < overlap < 1) + 1e-12)
 
 
@@ -295,8 +294,7 @@ def test_dtypes_need_their_packages(planted, monkeypatch):
 def test_the_command_plants_and_checks(tmp_path):
     options = ("--offsets", "1,5", "--vocab-size", 4, "--context", 64, "--seed", 1)
     said = says("reading offsets 1, 5", "plant", tmp_path / "pair", *options)
-    made = open_planted(tmp_path / "pair")
-    assert made.digest[:16] in said
+    assert open_planted(tmp_path / "pair").digest[:16] in said
     assert "vllm serve target --max-model-len 64" in (tmp_path / "pair/SERVE.md").read_text()
     assert json.loads(says("{", "plant", "--check", tmp_path / "pair", "--json"))["passed"]
     assert "fine" in run("plant", "--check", tmp_path / "pair").out

@@ -33,8 +33,7 @@ def deviation(law, tensors, text):
     """The largest |log p - log P| over the places of a text, and the largest log p of what never comes."""
     first = max(1, law.start)
     places = np.arange(first, len(text))
-    sizes = config(build(law, CONTEXT), law.words)
-    logs = log_probabilities(sizes, tensors, text, places)
+    logs = log_probabilities(config(build(law, CONTEXT), law.words), tensors, text, places)
     expected = law.log_rows(law.contexts(text, first))
     comes = expected > -np.inf
     return np.abs(logs[comes] - expected[comes]).max(), logs[~comes].max()

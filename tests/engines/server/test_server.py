@@ -107,8 +107,7 @@ def test_lists_and_ids_of_tokens(server):
 
 
 def test_a_stop_string_is_cut_off_but_its_tokens_are_returned(server):
-    answer = complete(server, stop="a", max_tokens=100, seed=5, return_token_ids=True)
-    (choice,) = answer["choices"]
+    (choice,) = complete(server, stop="a", max_tokens=100, seed=5, return_token_ids=True)["choices"]
     assert choice["finish_reason"] == "stop"
     assert PAIR.decode(choice["token_ids"]) == choice["text"] + "a"
     assert "a" not in choice["text"]
