@@ -64,8 +64,7 @@ def test_the_bins_of_a_pair_show_the_same(name, tv):
     """p/q takes two values, at the edges of bins, so that the PIT loses nothing of a deviation at the first
     position."""
     case = Case("by hand", "", quarters(3, 1), quarters(1, 3), chain(1))
-    claim = Claim(None, case.tree)
-    tables = [one for one in tables_of(case, claim, STEPS) if one.kind == "PIT"]
+    tables = [one for one in tables_of(case, Claim(None, case.tree), STEPS) if one.kind == "PIT"]
     found = deviation(known_law(mistakes.get(name), case), tables, LEVEL)
     assert found.tv == pytest.approx(tv, abs=1e-12)
     assert found.distance == pytest.approx(16 / 3 * tv**2, abs=1e-12)

@@ -272,8 +272,7 @@ def test_the_matrix_as_a_table(matrix):
 
 
 def test_the_picture_has_a_number_in_each_cell(rows):
-    figure = picture.draw(pa.Table.from_pylist(rows))
-    (axis,) = figure.axes
+    (axis,) = picture.draw(pa.Table.from_pylist(rows)).axes
     texts = [text.get_text() for text in axis.texts]
     assert texts[:12] == ["1", "1", "1", "1", "0", "0", "0", "0", "0", "–", "–", "0"]
     assert texts[12:] == ["exact", "acceptance", "index", "proposal"]

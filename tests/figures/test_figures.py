@@ -241,8 +241,7 @@ def test_a_table_that_is_a_little_off_is_seen(fast, name, column, change, values
 def test_a_wrong_sampler_leaves_the_line(monkeypatch):
     lenient = partial(simulated_speed.simulate, rule="lenience:lenience=0.8")
     monkeypatch.setattr(simulated_speed, "simulate", lenient)
-    cell = simulated_speed.cells(fast=True)[0]
-    row = simulated_speed.run_cell(cell, fast=True, rng=0)
+    row = simulated_speed.run_cell(simulated_speed.cells(fast=True)[0], fast=True, rng=0)
     assert abs(row["deviation"]) > norm.isf(FALSE_ALARM / 2)
 
 
@@ -252,10 +251,9 @@ def test_a_wrong_sampler_leaves_the_line(monkeypatch):
 def drawn(name, fast):
     """The lines in the axes of a figure, as (x, y) lists."""
     module = figures.get(name)
-    figure = module.draw(*map(fast, module.TABLES))
     return [
         (np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist())
-        for axis in figure.axes
+        for axis in module.draw(*map(fast, module.TABLES)).axes
         for line in axis.get_lines()
     ]
 

@@ -101,8 +101,7 @@ def test_the_plot_of_a_result_does_not_depend_on_colour(small_trace, smaller_aud
 
 def test_the_pictures_of_a_comparison_are_clear():
     names = ["standard", "block", "k_seq", "lenience", "typical"]
-    found = compare(P, Q, rules=names, sweep=True, steps=50, rng=1)
-    assert_clear(pareto_figure(found))
+    assert_clear(pareto_figure(compare(P, Q, rules=names, sweep=True, steps=50, rng=1)))
     assert_clear(drafts_figure(acceptance_by_drafts(P, Q, 3, steps=50, rng=1), "a pair"))
 
 

@@ -17,8 +17,7 @@ def markov_pair(seed=5, order=1):
     shape = (VOCABULARY,) * (order + 1)
     tables = [normalise(rng.gamma(0.8, size=shape) + 0.02) for _ in range(2)]
     for table in tables:
-        place = tuple(rng.integers(VOCABULARY, size=order + 1))
-        table[place] = 0.0
+        table[tuple(rng.integers(VOCABULARY, size=order + 1))] = 0.0
     return tuple(TableModel(dyadic(normalise(table))) for table in tables)
 
 
@@ -94,7 +93,6 @@ def decoder_p_value(decode, texts, order=1, laws=(lambda row: row,)):
 
 def rows_of(target, draft, tree, steps):
     """Drafts of `steps` steps that start after token 0, with their rows."""
-    reader = model_rows(target, draft, tree)
-    return reader.rows_after(
+    return model_rows(target, draft, tree).rows_after(
         np.zeros((steps, 1), dtype=np.int32), np.random.default_rng(3).random((tree.size, steps))
     )

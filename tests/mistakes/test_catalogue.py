@@ -337,8 +337,7 @@ def test_rows_that_leak_give_tokens_of_other_requests(name):
 
 def test_a_residual_with_a_neighbours_draft_is_the_whole_target():
     """The other request's q has no token in common with p, so that nothing is subtracted."""
-    handed = two_kinds(STEPS)
-    first = outputs("neighbours_draft_rows", handed)[:, 0]
+    first = outputs("neighbours_draft_rows", two_kinds(STEPS))[:, 0]
     target, draft, context = PAIRS["order 1"]
     law = step_law(mistakes.get("resamples_target"), target, draft, chain(GAMMA), context)
     wrong = np.zeros(3)

@@ -109,8 +109,7 @@ def test_medusa_accepts_what_typical_acceptance_accepts():
 def test_eagles_batched_verification_is_biased():
     """Where the number of paths is not the depth, and a bonus follows a rejected sibling."""
     verifier = code("eagle:batched")
-    tree = Tree((0, 0, 0), "without replacement")
-    assert tree_p_value(verifier, 3000, tree) < FALSE_ALARM
+    assert tree_p_value(verifier, 3000, Tree((0, 0, 0), "without replacement")) < FALSE_ALARM
 
 
 def test_capped_hierarchical_decoding_emits_impossible_tokens():
