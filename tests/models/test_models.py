@@ -410,8 +410,7 @@ def test_the_steps_are_those_of_distributions_in_the_order_of_transformers():
 
 def test_the_text_of_a_processed_model_has_its_law():
     """A simulated run emits tokens of p at that temperature."""
-    model = TableModel(P).processed(temperature=0.5)
-    run = specsim.simulate(model, TableModel(Q), steps=50_000, rng=1)
+    run = specsim.simulate(TableModel(P).processed(temperature=0.5), TableModel(Q), steps=50_000, rng=1)
     law = distributions.temperature(P, 0.5)
     right, wrong = (specsim.stats.chi_square(run.tokens, np.asarray(one)).p_value for one in (law, P))
     assert right > 1e-6

@@ -198,12 +198,10 @@ def test_the_plain_twin_has_the_same_numbers(policy, rate, max_batch, prefill, a
 def test_totals_are_those_of_the_twin():
     """The last request is long enough to be the last one admitted, and the rest of it is not counted."""
     key, count = key_of(6), 12
-    work = Workload(None, None, 10, 30, 0.6, count)
-    drawn = work.draw(key)
+    drawn = Workload(None, None, 10, 30, 0.6, count).draw(key)
     drawn.outputs[-1] = 1
     _, totals = served(SECOND, Constant(3), 1, False, np.empty(0), drawn, key, 0)
-    requests = requests_of(drawn, None, key)
-    passes, drafted, accepted = serve(requests, SECOND, Constant(3), 1, False)
+    passes, drafted, accepted = serve(requests_of(drawn, None, key), SECOND, Constant(3), 1, False)
     assert totals["request_steps"] == totals["iterations"] == passes - 1
     assert (totals["drafted"], totals["seconds"]) == (drafted - 3, passes - 1)
     assert accepted - 3 <= totals["accepted"] <= accepted

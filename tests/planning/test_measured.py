@@ -67,8 +67,7 @@ def test_measured_passes_are_taken_as_they_are():
 
 
 def test_acceptance_beyond_what_was_measured_is_never_called_the_best():
-    cost = MeasuredStep([1, 2, 3, 4], [1.0, 1.01, 1.02, 1.03], 0.0)
-    found = plan_passes([0.5, 0.9], cost)
+    found = plan_passes([0.5, 0.9], MeasuredStep([1, 2, 3, 4], [1.0, 1.01, 1.02, 1.03], 0.0))
     assert (found.best.gamma, found.choices[2].unknown) == (2, "its acceptance was")
     assert "γ = 3 may be faster" in str(found)
     assert plan_passes(0.01, MeasuredStep([1, 2], [1, 2], 0.0)).best is None
@@ -94,8 +93,7 @@ def recorded(tmp_path_factory):
 def test_a_recording_plans_from_its_own_rates_and_seconds(recorded):
     clock(recorded, lambda text: 0.5, lambda text, tokens: 10 + tokens)
     found, summary = plan_recorded(recorded), summarise(recorded)
-    passes = MeasuredStep([1, 2, 3, 4], [11, 12, 13, 14], 0.5)
-    same = plan_passes(summary.alpha_by_position, passes)
+    same = plan_passes(summary.alpha_by_position, MeasuredStep([1, 2, 3, 4], [11, 12, 13, 14], 0.5))
     for one, other in zip(found.choices, same.choices, strict=True):
         assert one.cost == pytest.approx([other.cost[0]] * 3)  # texts have the same times
         assert one.speedup[0] == pytest.approx(other.gain)

@@ -407,8 +407,7 @@ def test_goodput_takes_the_best_length_for_its_rate():
 
 
 def test_cascade_turns_itself_off_where_drafting_does_not_pay_and_on_where_it_does():
-    rng = np.random.default_rng(0)
-    log = hand_made((rng.random(8000) < 0.5).astype(int))
+    log = hand_made((np.random.default_rng(0).random(8000) < 0.5).astype(int))
     (dear,) = specsim.simulate_policies(log, [Cascade()], draft_cost=0.9)
     (cheap,) = specsim.simulate_policies(log, [Cascade()], draft_cost=0.01)
     always = specsim.simulate_policies(log, [Constant(3)], draft_cost=0.9)[0].speedup

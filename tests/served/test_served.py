@@ -289,8 +289,7 @@ def test_texts_without_lists_or_log_probabilities(tmp_path):
     own, some = drawn(8), drawn(8)
     own["choices"][0]["logprobs"]["top_logprobs"] = None
     some["choices"][0]["logprobs"]["top_logprobs"][3] = None
-    found = audit(tmp_path, [bare, own, some, drawn(8, k=1)])
-    assert found.untested == {
+    assert audit(tmp_path, [bare, own, some, drawn(8, k=1)]).untested == {
         "no log-probabilities": (1, 0),
         "no lists of the most probable tokens": (1, 8),
         "lists at some places only": (1, 8),

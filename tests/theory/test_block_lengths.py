@@ -81,8 +81,7 @@ def test_of_one_row_the_token_by_token_length_is_the_closed_form():
         p, q = rng.dirichlet(np.ones(3), 2)
         found = accepted_tokens(p, q, 4)
         assert found.token + 1 == pytest.approx(expected_tokens(acceptance_rate(p, q), 4), abs=1e-12)
-        table = accepted_tokens([p] * 3, [q] * 3, 4, start=(p, q))
-        assert found == pytest.approx(table, abs=1e-12)
+        assert found == pytest.approx(accepted_tokens([p] * 3, [q] * 3, 4, start=(p, q)), abs=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 0.722, 0.9, 1.0])

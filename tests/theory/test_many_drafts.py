@@ -181,8 +181,7 @@ def test_rho_solves_its_equation_from_the_valid_side():
                 factor = float((1 - (1 - Fraction(b)) ** drafts) / Fraction(b))  # b may be tiny
                 assert rho >= factor * (1 - 1e-9)
                 assert rho == pytest.approx(factor, rel=1e-9) or rho == 1
-                residual = p - np.minimum(q, p / rho) * factor
-                assert residual.min() >= -1e-9
+                assert (p - np.minimum(q, p / rho) * factor).min() >= -1e-9
     assert k_seq_rho([1, 0], [0, 1], 3) == 3
     assert k_seq_rho([0.5, 0.5], [0.5, 0.5], 3) == 1
 

@@ -214,8 +214,7 @@ def test_rows_of_blocks_are_those_of_the_enumeration(full, tree):
     start = np.repeat(draft.contexts, each, axis=0)
     rows = ModelRows(target, draft, tree, draft.contexts, leaf_rows=True).rows_after(start, u)
     for b in range(3 * each):
-        drafted = paths(tree, rows.draft_tokens[b].tolist())
-        for node, path in enumerate(drafted):
+        for node, path in enumerate(paths(tree, rows.draft_tokens[b].tolist())):
             seen = tree.seen(len(path))
             expected = row_ahead(draft, (*start[b], *path[:seen]), len(path) - seen)
             np.testing.assert_allclose(rows.q[b, node], as_floats([expected])[0], rtol=1e-14)
