@@ -163,8 +163,7 @@ def check_console(block, folder):
     for part in re.split(r"^\$ ", block.code, flags=re.M)[1:]:
         line, _, shown = part.partition("\n")
         _, *words = shlex.split(line)
-        found = run(*words, cwd=folder)
-        assert [text.rstrip() for text in found.out.splitlines()] == [
+        assert [text.rstrip() for text in run(*words, cwd=folder).out.splitlines()] == [
             text.rstrip() for text in shown.rstrip("\n").splitlines()
         ], line
 
@@ -335,8 +334,7 @@ def linted(words, file, code):
 @pytest.mark.slow
 def test_the_example_rule_is_a_rule(tmp_path):
     """With the one file that the page writes, the tests of rules and of bounds ask all of it."""
-    page = PAGES["docs/adding-a-rule.md"]
-    block = example_rule(page)
+    block = example_rule(PAGES["docs/adding-a-rule.md"])
     for folder, _, files in os.walk(ROOT / "specsim"):
         below = tmp_path / Path(folder).relative_to(ROOT)
         below.mkdir()
@@ -483,8 +481,7 @@ def test_the_page_of_batteries_has_the_numbers_of_engines_by_independent_authors
             lambda row: row["outcome"] == "right",
         )
     )
-    accused = [row["found"] for row in rows if row["kind"] == "right"]
-    assert accused == [None] * 35 + ["small"] * 5
+    assert [row["found"] for row in rows if row["kind"] == "right"] == [None] * 35 + ["small"] * 5
     assert [len(wrong) for wrong in sets] == [30, 30, 30, 30]
     page = " ".join((ROOT / "docs/batteries.md").read_text(encoding="utf-8").split())
     assert f"*small* found {small} of the 30 wrong ones of each, *mid* {any_}" in page

@@ -166,13 +166,11 @@ def test_rows_of_hugging_face_models_are_recorded_once_and_again_when_something_
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("one\ntwo\n")
     name = f"hf:{tmp_path}/target,small@{prompts}:gamma=2,temperature=0.7,top_k=5"
-    first = specsim.read_pair(name)
-    run = specsim.simulate(first, gamma=2, steps=100, rng=1)
+    run = specsim.simulate(specsim.read_pair(name), gamma=2, steps=100, rng=1)
     assert specsim.simulate(specsim.read_pair(name), gamma=2, steps=100, rng=1) == run
     run.save(tmp_path / "run.json")
     assert specsim.rerun(tmp_path / "run.json") == run
-    sampling = {"temperature": 0.7, "top_k": 5}
-    assert asked == [(f"{tmp_path}/target", "small", ["one", "two"], 2, sampling)]
+    assert asked == [(f"{tmp_path}/target", "small", ["one", "two"], 2, {"temperature": 0.7, "top_k": 5})]
     (tmp_path / "target" / "weights").write_text("12")
     specsim.read_pair(name)
     prompts.write_text("one\nthree\n")

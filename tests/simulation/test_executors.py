@@ -161,8 +161,7 @@ class Counting(Executor):
 def test_few_tasks_are_under_way_however_many_there_are():
     executor = Counting(4)
     tasks = iter([executors.Task(time.sleep, (0.005,)) for _ in range(400)])
-    results = list(Workers("test", executor).results(lambda: next(tasks, None)))
-    assert len(results) == 400
+    assert len(list(Workers("test", executor).results(lambda: next(tasks, None)))) == 400
     assert 4 <= executor.most <= 20  # enough for all four threads
     executor.shutdown()
 
@@ -320,8 +319,7 @@ def test_work_that_kills_its_worker_several_times_is_given_up(monkeypatch, full)
 def test_an_executor_of_the_users_that_breaks_is_an_error_that_names_the_checkpoint(tmp_path):
     path = tmp_path / "run.part"
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        broken = executor.submit(os._exit, 9)
-        assert broken.exception() is not None
+        assert executor.submit(os._exit, 9).exception() is not None
         with pytest.raises(
             LostWorkers,
             match=r"lost in the middle of the run \(BrokenProcessPool.*run\.part has the counts so far",
@@ -349,8 +347,7 @@ def test_processes_do_not_outlive_the_one_that_started_them():
         "        time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
-        lines = iter(child.stdout.readline, "all\n")
-        workers = [psutil.Process(int(line)) for line in lines]
+        workers = [psutil.Process(int(line)) for line in iter(child.stdout.readline, "all\n")]
         child.kill()
     _, alive = psutil.wait_procs(workers, timeout=10)
     assert not alive
@@ -486,13 +483,11 @@ def cluster(tmp_path):
 
 
 def test_a_cluster_runs_cases_of_a_users_verifier(cluster, found_here):
-    there = audit(WRONG, level="smoke", rng=0, diagnose=False, executor=cluster.address)
-    check_same(there, found_here)
+    check_same(audit(WRONG, level="smoke", rng=0, diagnose=False, executor=cluster.address), found_here)
 
 
 def test_a_cluster_counts_the_same_and_runs_again_what_a_worker_had(cluster, tmp_path, whole):
-    run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=cluster.address)
-    assert counts_of(run) == whole
+    assert counts_of(simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=cluster.address)) == whole
     check_that_a_killed_worker_costs_little(tmp_path / "notes", cluster.address)
 
 
@@ -507,8 +502,7 @@ def test_the_death_of_the_scheduler_is_an_error_and_leaves_a_checkpoint(cluster,
         simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=cluster.address, checkpoint=path, progress=kill)
     assert time.monotonic() - started < 90
     assert 0 < steps_in(path) < STEPS
-    run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, threads=1, checkpoint=path)
-    assert counts_of(run) == whole
+    assert counts_of(simulate(P, Q, gamma=4, steps=STEPS, rng=3, threads=1, checkpoint=path)) == whole
 
 
 def test_a_process_that_is_ended_in_the_middle_of_a_result_leaves_nobody_waiting(tmp_path):

@@ -17,8 +17,7 @@ def moved(monkeypatch):
     drawn = []
     draw = _explore._png
     monkeypatch.setattr(_explore, "_png", lambda *given: drawn.append(given) or draw(*given))
-    shown = explore(PAIR, steps=500, rng=1)
-    *sliders, picture = shown.children
+    *sliders, picture = explore(PAIR, steps=500, rng=1).children
     named = {slider.description: slider for slider in sliders}
 
     def move(**values):
@@ -33,8 +32,7 @@ def moved(monkeypatch):
 def test_what_is_drawn_follows_the_sliders(moved):
     (found, gamma, c), count = moved()
     assert (gamma, c, count) == (5, 0.05, 1)
-    wanted = sweep(PAIR, over={"gamma": _explore.GAMMAS}, steps=500, rng=1)
-    assert found.records() == wanted.records()
+    assert found.records() == sweep(PAIR, over={"gamma": _explore.GAMMAS}, steps=500, rng=1).records()
     (later, gamma, c), count = moved(γ=8, c=0.2)
     assert (gamma, c, count) == (8, pytest.approx(0.2), 3)
     assert later is found  # nothing was simulated for these

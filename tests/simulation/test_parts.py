@@ -176,8 +176,7 @@ def test_parts_of_other_runs_are_refused_and_what_differs_named(shards, tmp_path
 
 def test_equal_models_are_one_run_and_others_are_not(tmp_path):
     text = b"to be or not to be, that is the question: to be is to do"
-    rng = np.random.default_rng(0)
-    table = rng.dirichlet(np.ones(3), 3)
+    table = np.random.default_rng(0).dirichlet(np.ones(3), 3)
     other = table.copy()
     other[2] = other[2][::-1]
     models = [
@@ -322,8 +321,7 @@ def test_other_formats_are_refused(shards, tmp_path):
 
 
 def test_any_tool_can_read_a_part(shards, whole):
-    found = sum(load_file(path)["steps: lengths"] for path in shards)
-    assert found.tolist() == whole.lengths.tolist()
+    assert sum(load_file(path)["steps: lengths"] for path in shards).tolist() == whole.lengths.tolist()
 
 
 def test_a_place_that_cannot_be_written_is_known_before_the_work(tmp_path):
@@ -489,8 +487,7 @@ def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path
     found = [one for path in paths for one in Part.read(path).found.values()]
     assert any(one.failures and not one.steps for one in found)
     refuses(r"0\.part: .* counted twice, also in a file before it", specsim.merge, [*paths, paths[0]])
-    merged = specsim.merge(paths, diagnose=False)
-    assert audited(merged) == audited(whole)
+    assert audited(specsim.merge(paths, diagnose=False)) == audited(whole)
     refuses(r"are missing: .*promises", specsim.merge, [paths[1]])
     code = hashlib.sha256((Path(__file__).parents[1] / "helpers/verifiers.py").read_bytes()).hexdigest()
     part = Part.read(paths[0])

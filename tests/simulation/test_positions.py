@@ -39,8 +39,7 @@ def trace(tmp_path):
     with writer(tmp_path / "trace", vocab_size=5, gamma=GAMMA) as log:
         for start in range(len(P) - GAMMA):
             rows = slice(start, start + GAMMA + 1)
-            tokens = Q[rows][:GAMMA].argmax(axis=1)
-            log.append(0, tokens, 0, P[rows], Q[rows])
+            log.append(0, Q[rows][:GAMMA].argmax(axis=1), 0, P[rows], Q[rows])
     return specsim.open_trace(tmp_path / "trace")
 
 

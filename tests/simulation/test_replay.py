@@ -34,8 +34,7 @@ def tables():
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("traces") / "trace"
-    return record(folder, *default_pair(), gamma=3, steps=40, rng=4)
+    return record(tmp_path_factory.mktemp("traces") / "trace", *default_pair(), gamma=3, steps=40, rng=4)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +155,7 @@ def test_a_replay_prints_every_number_and_below_which_node_a_token_hangs():
         assert words in told
     assert "below" not in told
     told = replay([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], step=7, rule="k_seq", gamma=branching(2, 2), rng=1)
-    lines = [line.partition(": u")[0] for line in told.parts() if line.startswith("draft")]
-    assert lines == [
+    assert [line.partition(": u")[0] for line in told.parts() if line.startswith("draft")] == [
         "draft   1",
         "draft   2 below 0",
         "draft   3 below 1",

@@ -120,8 +120,7 @@ def test_the_passes_of_a_generated_text_are_those_of_going_through_it(kind, give
 
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_steps_without_a_draft_are_replayed(kind):
-    text = text_of(ZIPF, 60)
-    target, draft, how = simulated(kind, ZIPF, text, SETTINGS[kind][1])
+    target, draft, how = simulated(kind, ZIPF, text_of(ZIPF, 60), SETTINGS[kind][1])
     run = specsim.simulate(target, draft, steps=60, rng=1, **how)
     told = [specsim.replay(target, draft, step=step, rng=1, **how) for step in range(60)]
     assert np.bincount([one.num_accepted for one in told], minlength=len(run.lengths)).tolist() == list(

@@ -28,8 +28,7 @@ def test_each_run_is_that_of_simulate_with_the_same_seed():
 
 def test_error_bars_cover_the_closed_form():
     """At 40 points within 4 standard errors; bars of a tenth of the size would miss one surely enough."""
-    over = {"gamma": list(range(1, 41))}
-    rows = sweep(P, Q, over=over, steps=20_000, rng=1).records()
+    rows = sweep(P, Q, over={"gamma": list(range(1, 41))}, steps=20_000, rng=1).records()
     theory = [specsim.theory.expected_tokens(0.7, row["gamma"]) for row in rows]
     errors = [row["tokens_per_step_error"] for row in rows]
     off = np.abs([row["tokens_per_step"] for row in rows] - np.array(theory)) / errors
@@ -49,8 +48,7 @@ def test_the_error_of_alpha_verified_is_its_spread_over_seeds():
 
 
 def test_alpha_against_temperature():
-    found = sweep(*default_pair(), over={"temperature": [0.5, 1.0]}, steps=500, rng=1)
-    cold, usual = found.records()
+    cold, usual = sweep(*default_pair(), over={"temperature": [0.5, 1.0]}, steps=500, rng=1).records()
     assert usual["alpha_context"] == pytest.approx(
         specsim.simulate(*default_pair(), steps=1, rng=1).alpha_context
     )
@@ -120,8 +118,7 @@ def test_ctrl_c_gives_the_runs_so_far():
 
 
 def test_the_name_of_a_pair_says_how_it_was_sampled():
-    pair = specsim.read_pair("zipf:vocab_size=20")
-    found = sweep(pair, over={"temperature": [0.5]}, steps=100, rng=1)
+    found = sweep(specsim.read_pair("zipf:vocab_size=20"), over={"temperature": [0.5]}, steps=100, rng=1)
     (run,) = found.runs
     assert run.pair.name == "zipf:vocab_size=20,temperature=0.5"
     assert specsim.rerun(run) == run

@@ -135,8 +135,7 @@ def test_rows_of_any_float_dtype_and_lists_are_taken():
     assert verify(tokens, p[::-1][::-1], np.asfortranarray(q), rng=1).tokens == expected
     q = np.random.default_rng(1).dirichlet(np.ones(300)).astype(np.float16)
     assert 0 < abs(q.astype(np.float64).sum() - 1) < 2e-3
-    token = int(q.argmax())
-    assert verify([token], np.array([q, q]), q[None], rng=0).num_accepted == 1
+    assert verify([int(q.argmax())], np.array([q, q]), q[None], rng=0).num_accepted == 1
 
 
 HALF = [0.5, 0.5]
