@@ -154,7 +154,7 @@ class Pointer:
 
     @cached_property
     def compiled(self) -> tuple[Any, int]:
-        """The types as numba has them, and the address, as `core/_pointers.py` reads them."""
+        """The types as numba has them, and the address."""
         found = self.kernel._handed_over(no_cpython_wrapper=True, no_cfunc_wrapper=True)
         found.compile(self.text)
         (made,) = found.overloads.values()
@@ -223,16 +223,40 @@ def available_threads(threads: int | None = None) -> int:
 
 
 @cache
-def _teach_numba_about_kernels() -> None:
-    """Let a kernel call another: to numba, a `Kernel` is the compiled function behind it."""
-    from numba.core import types
-    from numba.extending import typeof_impl
+def _teach_numba_about_kernels() -> Any:
+    """Let a kernel call another, for numba the compiled function behind it, and take pointers, whose type is
+    returned: numba has functions as arguments, which are nothing but an address here."""
+    from numba.core import cgutils, types
+    from numba.experimental.function_type import FunctionModel
+    from numba.extending import NativeValue, register_model, typeof_impl, unbox
 
-    import specsim.core._pointers  # noqa: F401  # teaches it about pointers
+    class PointerType(types.FunctionType):
+        def __reduce__(self) -> tuple[Any, ...]:  # code on disk has the type that a process made
+            return _pointer_type, (self.signature,)
+
+    register_model(PointerType)(FunctionModel)
 
     @typeof_impl.register(Kernel)
     def typeof_kernel(value: Kernel, context: Any) -> Any:
         return types.Dispatcher(value.compiled)
+
+    @typeof_impl.register(Pointer)
+    def typeof_pointer(value: Pointer, context: Any) -> Any:
+        return PointerType(value.compiled[0])
+
+    @unbox(PointerType)
+    def unbox_pointer(kind: Any, value: Any, made: Any) -> Any:
+        pointer = cgutils.create_struct_proxy(kind)(made.context, made.builder)
+        compiled = made.pyapi.object_getattr_string(value, "compiled")
+        pointer.jit_addr = made.pyapi.long_as_voidptr(made.pyapi.tuple_getitem(compiled, 1))
+        made.pyapi.decref(compiled)
+        return NativeValue(pointer._getvalue())
+
+    return PointerType
+
+
+def _pointer_type(signature: Any) -> Any:
+    return _teach_numba_about_kernels()(signature)
 
 
 class _NotDescribedError(Exception):
@@ -381,7 +405,8 @@ def _type_described(argument: Any) -> str:
         return f"{made.__module__}.{made.__qualname__}{getattr(made, '_fields', '')}({items})"
     plain = argument.dtype if isinstance(argument, types.Array) else argument
     if isinstance(argument, types.FunctionType):
-        return f"{argument} {hashlib.sha256((PACKAGE / 'core/_pointers.py').read_bytes()).hexdigest()}"
+        # how it finds the address of a pointer
+        return f"{argument} {hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}"
     if isinstance(plain, types.Number | types.Boolean):
         return str(argument)
     raise _NotDescribedError
