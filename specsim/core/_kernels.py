@@ -154,11 +154,12 @@ class Pointer:
 
     @cached_property
     def compiled(self) -> tuple[Any, int]:
-        """The types as numba has them, and the address."""
+        """Its type, for numba, and its address."""
         found = self.kernel._handed_over(no_cpython_wrapper=True, no_cfunc_wrapper=True)
         found.compile(self.text)
         (made,) = found.overloads.values()
-        return made.signature, made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+        address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+        return _pointer_type(made.signature), address
 
 
 @contextmanager
@@ -242,7 +243,7 @@ def _teach_numba_about_kernels() -> Any:
 
     @typeof_impl.register(Pointer)
     def typeof_pointer(value: Pointer, context: Any) -> Any:
-        return PointerType(value.compiled[0])
+        return value.compiled[0]
 
     @unbox(PointerType)
     def unbox_pointer(kind: Any, value: Any, made: Any) -> Any:
