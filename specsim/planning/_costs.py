@@ -188,7 +188,8 @@ class Roofline:
 
     def step_of(self, passes: Sequence[int], tokens: int) -> float:
         """The time of a step whose draft computes `passes` tokens of a sequence, pass after pass, and whose
-        `tokens` the target verifies in one; of a tree, the nodes above each depth (arXiv 2402.12374)."""
+        `tokens` the target verifies in one pass; of a tree, the nodes above each depth (Sequoia, arXiv
+        2402.12374)."""
         drafting = sum(self._draft_pass(width) for width in passes)
         return (drafting + self._target_pass(1 + tokens)) / self._target_pass(1)
 
