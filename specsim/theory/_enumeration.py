@@ -3,8 +3,9 @@
 A rule whose steps are independent given the prefix is exact iff the first γ+1 tokens have the target's joint
 distribution, where the target continues a step that emits fewer. Equivalently, at every position, given the
 emitted prefix and given that the step got that far, the next token has the target's distribution. Both are
-checked with zero tolerance, over every draft of positive probability; a lossy rule likewise, against the
-distribution that it declares. A row that does not sum to exactly 1 raises ValueError."""
+checked with zero tolerance, over every draft of positive probability. A lossy rule is checked in the same way
+against the distribution that it declares, given prefix and position. A row that does not sum to exactly 1
+raises ValueError."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -314,7 +314,8 @@ def _with_stop(planted: Planted, text: Completion, request: Request) -> Completi
 
 def likely_orders(run: Run, tolerance: float | None = None) -> list[str]:
     """The orders of temperature and truncation that the texts of a run leave possible. The likelihood of any
-    order over the engine's own is an e-value: each leaves that one out with probability ≤ e^-`UNLIKELY`."""
+    order over that of the engine's own is an e-value, so each of the others leaves that one out with
+    probability at most e^-`UNLIKELY`."""
     return _Texts(run, (), tolerance, BUDGET).likely
 
 

@@ -92,7 +92,8 @@ class Running:
     def join(self, other: "Running") -> "Running":
         if not other.texts:
             return self
-        return Running(self.texts + other.texts, *map(_stack, self._arrays(), other._arrays()))
+        pairs = zip(self._arrays(), other._arrays(), strict=True)
+        return Running(self.texts + other.texts, *(_stack(a, b) for a, b in pairs))
 
     def _arrays(self) -> list[Any]:
         return [getattr(self, one.name) for one in fields(self)[1:]]  # all but the texts

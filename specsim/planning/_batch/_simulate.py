@@ -372,8 +372,8 @@ class BatchSweep(Swept):
         for number, (values, run, plain) in enumerate(zip(self.settings, self.runs, self.plain, strict=True)):
             given = zip(self.over, values, strict=True)
             row = {name: value if name in numbers else str(value) for name, value in given}
-            for name in ("speedup", "capacity_gain"):
-                found = getattr(self, name)(number)
+            ratios = ("speedup", self.speedup(number)), ("capacity_gain", self.capacity_gain(number))
+            for name, found in ratios:
                 row |= {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
             for prefix, one in (("", run), ("plain_", plain)):
                 for name in ("goodput", "mean_batch", "latency_p50", "latency_p99"):
