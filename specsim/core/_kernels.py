@@ -77,7 +77,7 @@ class Kernel:
 
     @cached_property
     def compiled(self) -> Callable[..., Any]:
-        return self._handed_over(no_cfunc_wrapper=True)  # no kernel is called from C
+        return self._handed_over()
 
     def _handed_over(self, **options: bool) -> Any:
         """A function of numba's own, with these options of it."""
@@ -90,9 +90,9 @@ class Kernel:
                     f"{self.plain.__qualname__}: an inner kernel calls {called.plain.__qualname__}, which is "
                     "not inner; make both of one kind"
                 )
-        # `_nrt` is numba's runtime, which allocates arrays and counts the references to them
-        options |= {"_nrt": not self.inner, "forceinline": self.inner, "fastmath": self.fastmath}
-        compiled = numba.njit(self.plain, nogil=True, error_model="numpy", **options)  # type: ignore[call-overload]
+        # `_nrt` is numba's runtime, which allocates arrays and counts references; no kernel is called from C
+        options |= {"_nrt": not self.inner, "forceinline": self.inner, "no_cfunc_wrapper": True}
+        compiled = numba.njit(self.plain, nogil=True, error_model="numpy", fastmath=self.fastmath, **options)  # type: ignore[call-overload]
         if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
             return compiled
         # for a constant of its caller it would be compiled a second time
@@ -147,7 +147,7 @@ class Pointer:
 
     def __init__(self, kernel: Kernel, signature: str):
         self.kernel = kernel
-        self.text = signature
+        self.signature = signature
 
     def __call__(self, *arguments: Any) -> Any:
         return self.kernel(*arguments)
@@ -155,8 +155,8 @@ class Pointer:
     @cached_property
     def compiled(self) -> tuple[Any, int]:
         """Its type, for numba, and its address."""
-        found = self.kernel._handed_over(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-        found.compile(self.text)
+        found = self.kernel._handed_over(no_cpython_wrapper=True)
+        found.compile(self.signature)
         (made,) = found.overloads.values()
         address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
         return _pointer_type(made.signature), address

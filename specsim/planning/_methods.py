@@ -185,8 +185,7 @@ def compare_methods(
         measured = (run.tokens_per_step, run.tokens_per_step_error, cost, run.tokens_per_step / cost)
         return MethodEntry(str(method), method.rule, shape.size, *measured, tv_of(rule, lambda: rows))
 
-    verified = [rules.get(one.rule) for one in chosen] if executor in (None, "threads") else []
-    with compiling(verified, pair, threads) as compiled:
+    with compiling([rules.get(one.rule) for one in chosen], pair, threads, executor) as compiled:
         ran = run_grid(one_of, drafting, "compare", " methods", root=root, threads=threads, progress=progress)
     return MethodComparison(pair, steps, batch, context, ran.rows, ran.provenance, ran.interrupted)
 

@@ -181,7 +181,7 @@ def compare(
         group = group_of(rule.name) if rule.name in names() else own
         return Entry(str(rule), group, describe(tree, gamma), *measured, tv), run.source, run.pair
 
-    with compiling(chosen if executor in (None, "threads") else [], pair, threads) as compiled:
+    with compiling(chosen, pair, threads, executor) as compiled:
         ran = run_grid(one_of, chosen, "compare", " rules", root=root, threads=threads, progress=progress)
     entries, sources, pairs = zip(*ran.rows, strict=True)
     return Comparison(sources[0], gamma, steps, entries, ran.provenance, pairs[0], ran.interrupted)

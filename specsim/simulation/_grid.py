@@ -401,12 +401,13 @@ def _missing(kind: str, rules: Iterable[str]) -> dict[str, Path]:
 
 @contextmanager
 def compiling(
-    rules: Iterable[Rule], pair: Pair | str, threads: int | None = None
+    rules: Iterable[Rule], pair: Pair | str, threads: int | None = None, executor: Any = None
 ) -> Iterator[Callable[[str], None]]:
     """Within this, processes compile what is not on disk yet of built-in `rules` for a pair, or a kind, the
-    last ones first. The body runs the first ones, and calls what it is given with the name of each."""
+    last ones first; not if workers of an `executor` compile for themselves. The body runs the first ones, and
+    calls what it is given with the name of each."""
     kind = _kind_of(pair) if isinstance(pair, Pair) else pair
-    missing = _missing(kind, [one.name for one in rules])
+    missing = _missing(kind, [one.name for one in rules if executor in (None, "threads")])
     waiting = list(missing) if len(missing) >= FEWEST and sys.executable else []
     processes = min(available_threads(threads) - 1, len(waiting) // 2)
     command, pipes = calling(_compile_asked, kind), {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL}

@@ -53,10 +53,10 @@ def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Posi
     """Build the kernels for rows from tables, of a rule whose recovered token ignores the rejected one."""
     accepting, recovering, leaving = map(Pointer, (accept, recover, bonus), tokenwise.TYPES)
 
-    def test(going, context, p, q, p_of, q_of, drawn, u, values, passed):
+    def test_alone(going, context, p, q, p_of, q_of, drawn, u, values, passed):
         test_drafts(accept, going, context, p, q, p_of, q_of, drawn, u, values, passed)
 
-    test_many, tested = kernel(test), 0
+    test_some, test_many, tested = partial(test_drafts, accepting), kernel(test_alone), 0
 
     def verify_steps(
         going, place, context, tables, known, draft_uniforms, verify_uniforms, values, tokens, accepted
@@ -70,8 +70,8 @@ def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Posi
             some = alive[:count]
             draw_drafts(some, context, tables.q_sums, tables.q_of, draft_uniforms[i], drawn)
             tested += count
-            test_some = test_many if tested > MANY else partial(test_drafts, accepting)
-            test_some(some, context, *rows, drawn, verify_uniforms[i], values, passed)
+            test = test_many if tested > MANY else test_some
+            test(some, context, *rows, drawn, verify_uniforms[i], values, passed)
             given = context, place, tables.recovered, tables.follow, known, last, i, tokens[i], accepted
             count, apart = move_on(some, drawn, passed, going, apart, *given)
         count, _ = begin(going, place, gamma, alive, count, begun)
