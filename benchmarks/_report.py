@@ -19,7 +19,7 @@ from specsim.core._provenance import installed_version, specsim_version
 
 Work = Callable[[], object]
 ROUNDS = 7
-LIBRARIES = ("numpy", "numba", "jax", "gmpy2", "orjson", "pyarrow", "distributed")
+LIBRARIES = ("numpy", "numba", "jax", "gmpy2", "msgspec", "orjson", "pyarrow", "distributed")
 
 
 @dataclass(frozen=True)

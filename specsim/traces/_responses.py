@@ -29,11 +29,11 @@ class Column(NamedTuple):
 
     strings: list[Any] | None
     ids: list[Any] | None
-    logprobs: list[Any]
+    logprobs: Any
     entries: list[dict[str, Any]] | None = None  #: the objects that they come from
 
     def part(self, first: int, end: int) -> "Column":
-        return Column(*(column and column[first:end] for column in self))  # type: ignore[arg-type]
+        return Column(*(None if column is None else column[first:end] for column in self))
 
 
 class Logged(NamedTuple):
@@ -70,8 +70,8 @@ def read_logprobs(choice: dict[str, Any], strict: bool = True) -> Logged | None:
 
 def read_content(content: list[dict[str, Any]]) -> Logged:
     """The log-probabilities of a chat, or of llama.cpp."""
-    if any("probs" in entry for entry in content):
-        content = [_renamed(entry) if "probs" in entry else entry for entry in content]
+    if any(entry.get("probs") is not None for entry in content):
+        content = [entry if entry.get("probs") is None else _renamed(entry) for entry in content]
     lists: list[Any] = [entry.get("top_logprobs") or entry.get("top_probs") or () for entry in content]
     if any(type(one) is dict for one in lists):
         lists = [[{"token": token, "logprob": one[token]} for token in one] for one in lists]

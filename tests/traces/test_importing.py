@@ -23,7 +23,7 @@ from specsim import open_trace
 from specsim.core._files import open_file
 from specsim.traces import summarise, truncate
 from specsim.traces._importing import import_trace, jsonl
-from specsim.traces._jsonl.rows import Tokens, loads, parse_line
+from specsim.traces._jsonl.rows import Tokens, WithoutIdError, parse_line, typed
 
 N, GAMMA, V, K = 40, 2, 12, 5
 
@@ -315,13 +315,13 @@ def test_a_table_whose_ids_are_no_lists(tmp_path):
 # --- log-probabilities -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["orjson", "json"])
+@pytest.fixture(params=["msgspec", "json"])
 def parser(request, monkeypatch):
-    """With orjson, and with the standard library alone."""
+    """With msgspec, and with the standard library alone."""
     if request.param == "json":
-        monkeypatch.setattr("specsim.traces._jsonl.rows.loads", None)
+        monkeypatch.setattr("specsim.traces._jsonl.rows.typed", None)
     else:
-        assert loads is not None
+        assert typed is not None
 
 
 def log_rows(seed=2, positions=12):
@@ -445,10 +445,10 @@ def test_every_server_gives_the_same_rows(name):
         line = json.dumps(FORMATS[form](*next(iter(Served(texts=1, length=6))), 40)).encode()
         ((*_, found, _),) = parse_line(line, "log, line 1", tokens)
         lists = [
-            {tokens.met[n][0]: lp for n, lp in zip(found.listed(i), found.logprobs[a:b], strict=True)}
+            {tokens.token(n)[0]: lp for n, lp in zip(found.listed(i), found.logprobs[a:b], strict=True)}
             for i, (a, b) in enumerate(itertools.pairwise(found.ends))
         ]
-        return [tokens.met[n][0] for n in found.own], lists
+        return [tokens.token(n)[0] for n in found.own], lists
 
     assert rows(name) == rows("vllm ids")
     assert rows(name)[1][0]
@@ -577,22 +577,59 @@ def test_documents_are_those_that_either_file_says(tmp_path, form):
 STRANGE = (Path(__file__).parent / "strange.jsonl").read_bytes().splitlines()
 
 
+def said_of_line(line, strings):
+    tokens = Tokens(strings)
+    try:
+        texts = parse_line(line, "log, line 1", tokens)
+    except (ValueError, WithoutIdError) as error:
+        return repr(error)
+    return [
+        (text[:3], [[tokens.token(n) for n in row] for row in (text.rows.own, text.rows.numbers)], text.rows.logprobs.tolist())
+        for text in texts
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("line", STRANGE, ids=range(len(STRANGE)))
 def test_both_parsers_say_the_same_of_a_line(line, monkeypatch):
-    def said():
-        tokens = Tokens(strings=True)
-        try:
-            texts = parse_line(line, "log, line 1", tokens)
-        except ValueError as error:
-            return str(error)
-        return [
-            (text[:3], [[tokens.met[n] for n in row] for row in (text.rows.own, text.rows.numbers)], text.rows.logprobs.tolist())
-            for text in texts
-        ]  # fmt: skip
+    fast = said_of_line(line, strings=True)
+    monkeypatch.setattr("specsim.traces._jsonl.rows.typed", None)
+    assert fast == said_of_line(line, strings=True)
 
-    fast = said()
-    monkeypatch.setattr("specsim.traces._jsonl.rows.loads", None)
-    assert fast == said()
+
+#: What is put into lines, or takes the place of some of their bytes.
+INSERTED = [
+    *(bytes([one]) for one in b'"{}[],:-.eE\\\x00\t\xff '), b"null", b"true", b"NaN", b"[]", b"{}", b"1e999", b"1e-999",
+    b"3000000000", b"99999999999999999999", b"-1", b"0.02", b'"7"', b'"id": 5, ', b'"id": "x", ', b'"probs": [], ', b'"top_probs": [], ',
+    b'"top_logprobs": {"a": -1}, ', b'"logprob": -3, ', b'"document": 2, ', b'"prompt_token_ids": [7], ', b'"decoded_token": 5, ', b"\\ud800",
+    b'"probs": null, ',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("strings", [False, True])
+@pytest.mark.parametrize("form", ["prompt_form", "completion_form", "chat_form"])
+def test_lines_with_mistakes_read_the_same_without_types(form, strings, monkeypatch):
+    rng, name = np.random.default_rng(len(form)), "word {}".format if strings else str
+    names = (
+        {} if form == "prompt_form" and not strings else {"name": name if strings else "token_id:{}".format}
+    )
+    line = json.dumps(globals()[form](ROWS[:3], 0, **names)).encode()
+    lines = [line, line.replace(b'{"choices": ', b'{"document": 1, "choices": ')]
+    for _ in range(1500):
+        place, cut = int(rng.integers(len(line))), int(rng.choice([0, 0, 1, 2, 8]))
+        added = INSERTED[rng.integers(len(INSERTED))]
+        lines.append(line[:place] + added + line[place + cut :])
+    fast = [said_of_line(one, strings) for one in lines]
+    assert sum(type(one) is list for one in fast) > 100
+    monkeypatch.setattr("specsim.traces._jsonl.rows.typed", None)
+    assert fast == [said_of_line(one, strings) for one in lines]
+
+
+@pytest.mark.parametrize("record", [prompt_form(ROWS, 0), completion_form(ROWS, 0), chat_form(ROWS, 0)])
+def test_usual_lines_are_read_as_types(record, monkeypatch):
+    decode, _ = typed.FORMS[0]
+    monkeypatch.setattr(typed, "FORMS", ((decode, typed.read_logprobs),))
+    monkeypatch.setattr("specsim.traces._jsonl.rows.decode_line", None)
+    assert parse_line(json.dumps(record).encode(), "log, line 1", Tokens(strings=False))
 
 
 def test_what_is_strange_is_told_and_what_is_not_is_read(monkeypatch):
@@ -639,7 +676,7 @@ def test_lines_are_read_once_and_told_of(tmp_path, monkeypatch, how):
     target, draft = many_lines(tmp_path, 9, **how)
     monkeypatch.setattr(jsonl, "TOLD_AT", 1000)
     opened, told = [], []
-    where = "specsim.traces._jsonl.parsers.open_file"
+    where = "specsim.traces._jsonl.texts.open_file"
     monkeypatch.setattr(where, lambda path: opened.append(path) or open_file(path))
     trace = import_trace(target, tmp_path / "a", draft=draft, progress=lambda *two: told.append(two))
     assert opened == [target, draft] * (2 if how else 1)
@@ -669,6 +706,7 @@ def test_lines_are_read_in_little_memory(tmp_path, monkeypatch):
         print(json.dumps(wide), file=one)
         print(json.dumps(completion_form(rows, 1)), file=other)
     monkeypatch.setattr(jsonl, "BATCH", 2**10)
+    monkeypatch.setattr("specsim.traces._jsonl.texts.BLOCK", 2**13)
     monkeypatch.setattr("specsim.traces._writer.SHARD_BYTES", 60_000)
     size = target.stat().st_size + draft.stat().st_size
     tracemalloc.start()
@@ -726,7 +764,7 @@ def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, capsys):
 
 def test_a_token_with_an_id_is_the_same_whatever_its_string():
     tokens = Tokens(strings=False)
-    assert tokens.number((5, "a")) == tokens.number((5, "b"))
-    assert tokens.met == [(5, None)]
+    assert tokens.number((5, "a")) == tokens.number((5, "b")) == 5
+    assert tokens.token(5) == (5, None)
     tokens = Tokens(strings=True)
     assert tokens.number((5, "a")) != tokens.number((5, "b"))

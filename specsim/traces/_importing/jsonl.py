@@ -3,29 +3,27 @@ format.
 
 Both files are read once, in step, and hashed meanwhile; again from the start at a token without an id, since
 only then the strings matter. V, k, and whether all tokens have ids are known at the end, so until then a
-temporary file keeps the rows. `specsim.traces._jsonl` parses lines, those of large files in other processes.
+temporary file keeps the rows. `specsim.traces._jsonl` parses lines.
 """
 
 import itertools
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
 import numpy as np
 
-from specsim.core._kernels import available_threads, kernel
+from specsim.core._kernels import kernel
 from specsim.core._types import Ints
-from specsim.traces._jsonl.parsers import Texts, open_parsers
 from specsim.traces._jsonl.rows import REMEDY, Rows, Token, Tokens, WithoutIdError, describe
+from specsim.traces._jsonl.texts import Texts
 from specsim.traces._steps import Listings, Logged, Places, Source, Step, check_id
 
 SUFFIXES = (".jsonl", ".ndjson")
 
 #: Listed tokens that are kept together, and bytes after which progress is reported.
 BATCH, TOLD_AT = 2**18, 2**20
-#: Bytes of both files from which on other processes parse them, and how many, at most, keep this one busy.
-LARGE, MOST_PARSERS = 2**26, 4
 
 
 class Paired(NamedTuple):
@@ -54,17 +52,15 @@ def _read(source: Source, tokens: Tokens) -> Logged:
     spool, tell = _Spool(source.scratch), source.tell
     paths = source.path, source.draft
     total = sum(path.stat().st_size for path in paths)
-    number = min(available_threads(), MOST_PARSERS) if total >= LARGE else 0
     kinds, told = set(), 0
-    with open_parsers(number, tokens.strings) as parsers:
-        target, draft = files = [Texts(path, tokens, parsers) for path in paths]
-        for pair in _pair_positions(target, draft, tokens):
-            if len(pair.p.own):
-                kinds.add(pair.scored)
-                spool.add(pair, tokens)
-            if (done := target.done + draft.done) >= told + TOLD_AT:
-                told = done
-                tell(done, total)
+    target, draft = files = [Texts(path, tokens) for path in paths]
+    for pair in _pair_positions(target, draft, tokens):
+        if len(pair.p.own):
+            kinds.add(pair.scored)
+            spool.add(pair, tokens)
+        if (done := target.done + draft.done) >= told + TOLD_AT:
+            told = done
+            tell(done, total)
     spool.flush(tokens)
     tell(total, total)
     if not kinds:
@@ -72,7 +68,7 @@ def _read(source: Source, tokens: Tokens) -> Logged:
     written = {(True, False): "the draft's own", (False, True): "the target's own"}
     text = written.get(kinds.pop(), "given") if len(kinds) == 1 else "of several kinds"
     facts = {"text": f"{text}; nothing was drafted, each row is a place in it"}
-    met = [tokens.met[number] for number in spool.order]
+    met = [tokens.token(number) for number in spool.order]
     ids = all(number is not None for number, _ in met)
     names = dict.fromkeys(string for _, string in met if string is not None)
     strings = None if ids else {string: i for i, string in enumerate(names)}
@@ -80,7 +76,7 @@ def _read(source: Source, tokens: Tokens) -> Logged:
         facts["vocabulary"] = "the strings met, in order: tokens were logged without their ids"
     largest = max((number for number, _ in met if number is not None), default=0)
     size = max(source.vocab_size or 0, largest + 1 if ids else len(names))
-    steps = _steps(spool, tokens, strings)
+    steps = _steps(spool, _ids_of(tokens, strings), tokens)
     about, top = [file.about for file in files], max(1, spool.most)
     return Logged(size, 0, top, False, True, spool.total, steps, facts, files=about)
 
@@ -108,7 +104,8 @@ class _Spool:
     def __init__(self, file: IO[bytes]):
         self.file = file
         self.total, self.most = 0, 0  # rows, and the most tokens that one lists
-        #: Numbers of listed tokens as they appear, position by position, the target's before the draft's.
+        #: Numbers of listed tokens as they appear, position by position, the target's before the draft's; of
+        #: ids only the largest.
         self.order: list[int] = []
         self._seen = np.zeros(0, bool)
         self._waiting: list[Paired] = []
@@ -126,6 +123,7 @@ class _Spool:
         documents = [pair.document for pair in self._waiting for _ in range(len(pair.p.own))]
         p = _joined([(pair.places[0], pair.p) for pair in self._waiting])
         q = _joined([(pair.places[1], pair.q) for pair in self._waiting])
+        self.most = max(self.most, *(int(np.diff(side.rows.ends).max(initial=0)) for side in (p, q)))
         self._meet(p, q, tokens)
         pickle.dump((documents, p, q), self.file, protocol=5)
         self.total += len(documents)
@@ -133,10 +131,12 @@ class _Spool:
 
     def _meet(self, p: _Side, q: _Side, tokens: Tokens) -> None:
         """Note the tokens that are new. Raises ValueError for an id that is too large."""
+        if not tokens.strings:
+            self.order = [max(*self.order, *(int(side.rows.numbers.max(initial=0)) for side in (p, q)))]
+            return
         self._seen = np.pad(self._seen, (0, len(tokens.met) - len(self._seen)))
         found = []  # (where it appears first, its number)
         for side, (_, _, rows) in enumerate((p, q)):
-            self.most = max(self.most, int(np.diff(rows.ends).max(initial=0)))
             (fresh,) = np.nonzero(~self._seen[rows.numbers])
             numbers, first = np.unique(rows.numbers[fresh], return_index=True)
             row = np.searchsorted(rows.ends, fresh[first], side="right") - 1
@@ -168,27 +168,36 @@ def _joined(parts: list[tuple[str, Rows]]) -> _Side:
     return _Side([place for place, _ in parts], line, Rows(position, own, ends, numbers, logprobs))
 
 
-def _steps(spool: _Spool, tokens: Tokens, strings: dict[str, int] | None) -> Iterator[Places]:
-    if strings is None:
-        ids = [-1 if number is None else number for number, _ in tokens.met]
-    else:
-        ids = [-1 if string is None else strings.get(string, -1) for _, string in tokens.met]
-    # ids too large for a trace belong to rows that are not used
-    table = np.array([one if one < 2**63 else -1 for one in ids], np.int64)
+#: The ids of tokens by their numbers, -1 without one.
+IdsOf = Callable[[Ints], Ints]
+
+
+def _steps(spool: _Spool, ids_of: IdsOf, tokens: Tokens) -> Iterator[Places]:
     size = max(1, BATCH // max(1, spool.most))  # each row may list that many
     for documents, *sides in spool:
         for first in range(0, len(documents), size):
             chosen = slice(first, first + size)
             p, q = (side.part(first, min(first + size, len(documents))) for side in sides)
-            listings = _listings(p.rows, table), _listings(q.rows, table)
-            steps = _one_by_one(documents[chosen], p, q, tokens, table)
-            yield Places(documents[chosen], table[p.rows.own], *listings, steps)
+            listings = _listings(p.rows, ids_of), _listings(q.rows, ids_of)
+            steps = _one_by_one(documents[chosen], p, q, tokens, ids_of)
+            yield Places(documents[chosen], ids_of(p.rows.own), *listings, steps)
 
 
-def _listings(rows: Rows, table: Ints) -> Listings:
+def _ids_of(tokens: Tokens, strings: dict[str, int] | None) -> IdsOf:
+    if not tokens.strings:
+        return lambda numbers: numbers
+    if strings is None:
+        ids = [-1 if number is None else number for number, _ in tokens.met]
+    else:
+        ids = [-1 if string is None else strings.get(string, -1) for _, string in tokens.met]
+    # ids too large for a trace belong to rows that are not used
+    return np.array([one if one < 2**63 else -1 for one in ids], np.int64).__getitem__
+
+
+def _listings(rows: Rows, ids_of: IdsOf) -> Listings:
     values = np.empty_like(rows.logprobs)
     _exponentials(rows.logprobs, values)
-    return Listings(np.diff(rows.ends), table[rows.numbers], values)
+    return Listings(np.diff(rows.ends), ids_of(rows.numbers), values)
 
 
 @kernel
@@ -198,27 +207,28 @@ def _exponentials(values, out):  # type: ignore[no-untyped-def]
         out[i] = math.exp(values[i])
 
 
-def _one_by_one(documents: list[int], p: _Side, q: _Side, tokens: Tokens, table: Ints) -> Iterator[Step]:
+def _one_by_one(documents: list[int], p: _Side, q: _Side, tokens: Tokens, ids_of: IdsOf) -> Iterator[Step]:
     for row, document in enumerate(documents):
         place = p.place(row)
-        own = _ids(p.rows.own[row : row + 1], tokens, table, place)
-        rows = [_row(side, row, tokens, table) for side in (p, q)]
+        own = _ids(p.rows.own[row : row + 1], tokens, ids_of, place)
+        rows = [_row(side, row, tokens, ids_of) for side in (p, q)]
         yield Step(place, document, own, None, rows[:1], rows[1:])
 
 
-def _row(side: _Side, row: int, tokens: Tokens, table: Ints) -> tuple[list[int], list[float]]:
+def _row(side: _Side, row: int, tokens: Tokens, ids_of: IdsOf) -> tuple[list[int], list[float]]:
     place, (first, end) = side.place(row), side.rows.ends[row : row + 2]
-    ids = _ids(side.rows.listed(row), tokens, table, place)
+    ids = _ids(side.rows.listed(row), tokens, ids_of, place)
     if len(set(ids)) < len(ids):
         raise ValueError(f"{place}: two tokens of one row read alike; {REMEDY}")
     return ids, [math.exp(logprob) for logprob in side.rows.logprobs[first:end].tolist()]
 
 
-def _ids(numbers: Ints, tokens: Tokens, table: Ints, place: str) -> list[int]:
-    for number in numbers[table[numbers] < 0]:
-        own, _ = tokens.met[number]
+def _ids(numbers: Ints, tokens: Tokens, ids_of: IdsOf, place: str) -> list[int]:
+    ids = ids_of(numbers)
+    for number in numbers[ids < 0]:
+        own, _ = tokens.token(number)
         raise ValueError(f"{place}: token {own} is an id alone, others are strings alone; {REMEDY}")
-    return table[numbers].tolist()
+    return ids.tolist()
 
 
 def _pair_positions(target: Texts, draft: Texts, tokens: Tokens) -> Iterator[Paired]:
@@ -248,12 +258,12 @@ def _check_pair(pair: Paired, tokens: Tokens) -> Paired:
     Where target and draft differ, p's row takes the token that it lists for the draft's."""
     own = pair.p.own
     for row in np.flatnonzero(own != pair.q.own).tolist():
-        mine, theirs = tokens.met[own[row]], tokens.met[pair.q.own[row]]
+        mine, theirs = tokens.token(own[row]), tokens.token(pair.q.own[row])
         if _same(mine, theirs):
             continue
         token = theirs if pair.scored == (True, False) else mine
         here, there = (
-            next((number for number in rows.listed(row) if _same(tokens.met[number], token)), None)
+            next((number for number in rows.listed(row) if _same(tokens.token(number), token)), None)
             for rows in (pair.p, pair.q)
         )
         if here is None or there is None or pair.scored[0] == pair.scored[1]:

@@ -1,6 +1,6 @@
 """From lines of JSON to rows: log-probabilities as docs/importing-logs.md describes them.
 
-orjson parses lines where it is installed. Where it fails, or its result is refused, the standard library's
+msgspec parses lines where it is installed. Where it fails, or its result is refused, the standard library's
 parser decides, so that results and messages are the same without it. Of a key that an object has twice both
 take the last value."""
 
@@ -8,19 +8,20 @@ import itertools
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from specsim.core._json import RefusedError, decode_line
-from specsim.core._types import Floats, Ints, said_of
+from specsim.core._types import MOST_TOKENS, Floats, Ints, said_of
 from specsim.traces import _responses
 
 try:
-    from orjson import loads
-except ImportError:
-    loads = None  # type: ignore[assignment]
+    from specsim.traces._jsonl import typed
+except ImportError:  # without msgspec
+    typed = None  # type: ignore[assignment]
 
 REMEDY = "log with return_tokens_as_token_ids"
 UNKNOWN = "not log-probabilities as servers write them"
@@ -59,20 +60,13 @@ class Text(NamedTuple):
     alone: bool = False  #: a line with a single position, of document 0 by default
 
 
-class Block(NamedTuple):
-    """Consecutive lines of a file; `first` is the number of the first, from 1."""
-
-    path: str
-    first: int
-    lines: list[bytes]
-
-
 class WithoutIdError(Exception):
-    """A token is logged without its id, so strings are needed."""
+    """A token is logged without an id that a trace can have, so tokens are to be numbered."""
 
 
 class Tokens:
-    """The tokens met, numbered as they come; unless `strings`, one without an id raises `WithoutIdError`."""
+    """The tokens met, numbered as they come. Unless `strings`, their numbers are their ids, and one without
+    an id raises `WithoutIdError`."""
 
     def __init__(self, strings: bool) -> None:
         self.strings = strings
@@ -85,13 +79,16 @@ class Tokens:
 
     def number(self, token: Token) -> int:
         if not self.strings:
-            if token[0] is None:
+            if token[0] is None or not 0 <= token[0] < MOST_TOKENS:
                 raise WithoutIdError
-            token = token[0], None
+            return token[0]
         number = self.numbers.setdefault(token, len(self.met))
         if number == len(self.met):
             self.met.append(token)
         return number
+
+    def token(self, number: int) -> Token:
+        return self.met[number] if self.strings else (number, None)
 
 
 class _Parsed(dict[Any, int]):
@@ -106,28 +103,25 @@ class _Parsed(dict[Any, int]):
         return number
 
 
-def parse_block(block: Block, tokens: Tokens) -> Iterator[Text]:
-    """The texts of the lines that are not empty. Raises ValueError naming the file and the line."""
-    for number, line in enumerate(block.lines, block.first):
-        if line.strip():
-            yield from parse_line(line, f"{block.path}, line {number}", tokens)
-
-
 def parse_line(line: bytes, place: str, tokens: Tokens) -> list[Text]:
-    if loads is not None:
-        try:
-            return list(_parse_texts(loads(line), place, tokens))
-        except (ValueError, *_responses.STRANGE):
-            pass  # it reads no NaN, and integers above 2^64 as floats
+    """The texts of a line. Raises ValueError naming the place."""
+    for decode, read_logprobs in typed.FORMS[b'"choices"' not in line :] if typed else ():
+        with suppress(ValueError, OverflowError, RecursionError, *_responses.STRANGE):
+            if not line.isascii():
+                line.decode()  # what is skipped is not
+            return list(_parse_texts(decode(line), read_logprobs, place, tokens))
     try:
-        return list(_parse_texts(decode_line(line, unique=False), place, tokens))
+        record = decode_line(line, unique=False)
+        return list(_parse_texts(record, _responses.read_logprobs, place, tokens))
     except RefusedError as error:
         raise ValueError(f"{place}: {error}") from None
     except _responses.STRANGE as error:
         raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
 
 
-def _parse_texts(record: dict[str, Any], place: str, tokens: Tokens) -> Iterator[Text]:
+def _parse_texts(
+    record: Any, read_logprobs: Callable[[Any], _responses.Logged | None], place: str, tokens: Tokens
+) -> Iterator[Text]:
     document = record.get("document")
     if document is not None and type(document) is not int:
         raise ValueError(f"{place}: document {document!r} is not an integer; number the texts")
@@ -138,7 +132,7 @@ def _parse_texts(record: dict[str, Any], place: str, tokens: Tokens) -> Iterator
             yield Text(place, document, True, _read_prompt(prompt, ids, place, tokens))
             continue
         with said_of(place):
-            logged = _responses.read_logprobs(choice)
+            logged = read_logprobs(choice)
         if alone := logged is None and "token" in record:
             logged = _responses.read_content([record])
         if logged is None:
@@ -182,20 +176,28 @@ def _of_prompt(prompt: list[Any], ids: list[int | None], tokens: Tokens, first: 
     rows, ids = prompt[first:end], ids[first:end]
     entries = [*itertools.chain.from_iterable(map(dict.values, rows))]
     keys: Iterable[Any] = itertools.chain.from_iterable(rows)
-    if tokens.strings:
+    given: Any
+    decoded: Iterable[Any]
+    if any_form := not (typed and entries and isinstance(entries[0], typed.Scored)):
+        given = [*map(_responses.LOGPROB, entries)]
         decoded = (entry.get("decoded_token") for entry in entries)
-        numbers = _numbers(tokens.named_ids, zip(keys, decoded, strict=True), len(entries))
     else:
+        given, decoded = typed.logprobs(entries), map(typed.DECODED, entries)
+    if tokens.strings:
+        numbers = _numbers(tokens.named_ids, zip(keys, decoded, strict=True), len(entries))
+    elif any_form:
         numbers = _numbers(tokens.ids, keys, len(entries))
+    else:
+        numbers = np.fromiter(keys, np.int64, len(entries))
     ends = np.cumsum([0, *map(len, rows)])
     own = numbers[np.minimum(ends[:-1], len(entries) - 1)]
     for row in range(len(rows)) if set(ids) != {None} or not all(rows) else ():
         listed = numbers[ends[row] : ends[row + 1]].tolist()
-        token = next((n for n in listed if ids[row] is None or tokens.met[n][0] == ids[row]), None)
+        token = next((n for n in listed if ids[row] is None or tokens.token(n)[0] == ids[row]), None)
         if token is None:
             raise ValueError(f"the prompt's own token {ids[row]} is not listed; list it in each row")
         own[row] = token
-    logprobs = _logprobs([*map(_responses.LOGPROB, entries)], numbers, tokens)
+    logprobs = _logprobs(given, numbers, tokens)
     return Rows(np.arange(first, end), own, ends, numbers, logprobs)
 
 
@@ -235,11 +237,11 @@ def _numbers(parsed: _Parsed, logged: Iterable[Any], size: int) -> Ints:
     return np.fromiter(map(parsed.__getitem__, logged), np.int64, size)
 
 
-def _logprobs(values: list[Any], numbers: Ints, tokens: Tokens) -> Floats:
+def _logprobs(values: Any, numbers: Ints, tokens: Tokens) -> Floats:
     """The log-probabilities of tokens. Raises ValueError for one that is not a number ≤ 0."""
     try:
-        if set(map(type, values)) <= {int, float}:
-            logprobs = np.array(values, np.float64)
+        if isinstance(values, np.ndarray) or set(map(type, values)) <= {int, float}:
+            logprobs = np.asarray(values, np.float64)
             if (logprobs <= MOST).all():
                 return logprobs
     except OverflowError:  # an integer that no float can hold
@@ -251,7 +253,7 @@ def _logprobs(values: list[Any], numbers: Ints, tokens: Tokens) -> Floats:
             sound = False
         if not sound or value > MOST:
             shown = f"{value}, a probability above 1" if sound else reprlib.repr(value)
-            raise ValueError(f"the log-probability of {describe(tokens.met[number])} is {shown}")
+            raise ValueError(f"the log-probability of {describe(tokens.token(number))} is {shown}")
     raise AssertionError("all of them are sound")
 
 
@@ -272,7 +274,9 @@ def _entry(logged: tuple[str | None, Any, type]) -> Token:
     return number, string
 
 
-def _id(text: str) -> int:
+def _id(text: Any) -> int:
+    if type(text) is int:
+        return text
     if not text.isdecimal():
         raise ValueError(f"{text!r} is not the id of a token")
     if len(text) > _responses.MOST_DIGITS:
