@@ -36,7 +36,7 @@ class Texts:
                 for line in BytesIO(block):  # decoded line by line, so that an error has a line number
                     number += 1
                     self.done += len(line)
-                    if line.strip():
+                    if not line.isspace():
                         yield from parse_line(line, f"{self.path}, line {number}", self._tokens)
 
     def _read(self, file: IO[bytes]) -> bytes:
