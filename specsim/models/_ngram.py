@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._files import check_file
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._tensors import UNREADABLE, read_arrays, write_arrays
 from specsim.core._types import Floats, checked
 from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
@@ -274,7 +274,7 @@ def _sparse_levels(
     return np.concatenate(records), np.concatenate(successors), np.concatenate(counts_)
 
 
-@kernel
+@inner_kernel
 def slot_of(key, n_slots):
     """Where in a hash table of 2^k slots to look for `key` ≥ 0 first; products stay below 2⁶³."""
     return ((key & 0xFFFFFFFF) * 0x2C1B3C6D + (key >> 32) * 0x297A2D39 >> 20) & (n_slots - 1)

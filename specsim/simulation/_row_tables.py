@@ -9,9 +9,8 @@ from specsim.core._kernels import kernel
 from specsim.core._types import Ints, TokenArray
 from specsim.models import Model
 from specsim.models._base import shared_contexts
-from specsim.models._ngram import slot_of
 from specsim.rules import Rule
-from specsim.rules._common.positions import RowTables, sum_rows, sums_size
+from specsim.rules._common.positions import RowTables, find_slot, sum_rows, sums_size
 from specsim.simulation._rows import PathRows
 
 #: The largest vocabulary size of tables, and the most memory that they take.
@@ -36,7 +35,7 @@ class GrowingTables:
         self._positions, self._values = rule.positions, rule.array()
         order, vocab_size = max(target.order, draft.order), target.vocab_size
         # where a model reads fewer tokens, its rows are too few to count
-        numbers = 12 + 8 * (target.order == order) + 16 * (draft.order == order)
+        numbers = 8 + 8 * (target.order == order) + 16 * (draft.order == order)
         size = min(TABLE_BYTES // (numbers * vocab_size), vocab_size**order) + 1
         self._p, self._q = _ModelRows(target, size), _ModelRows(draft, size)
         self._contexts = Numbers(vocab_size, order, size)
@@ -48,9 +47,11 @@ class GrowingTables:
             p_of=places[0],
             q_of=places[1],
             recovered=np.empty((size, sums_size(vocab_size))),
-            follow=np.zeros((size, vocab_size), dtype=np.int32),
+            codes=self._contexts.codes,
+            slots=self._contexts.slots,
+            end=self._contexts.end,
         )
-        self._start_codes = self._contexts.codes(shared_contexts(target, draft))
+        self._start_codes = self._contexts.codes_of(shared_contexts(target, draft))
         self._starts = np.zeros(len(self._start_codes), dtype=np.int32)
         self._lock = Lock()
 
@@ -69,10 +70,8 @@ class GrowingTables:
         return self._start_codes[places], found
 
     def after(self, contexts: TokenArray, tokens: TokenArray) -> tuple[Ints, TokenArray]:
-        """The same for these contexts with one token [B] more; `follow` of the tables keeps them."""
-        codes, found = self.follow(self._contexts.known_codes[contexts], tokens)
-        self.tables.follow[contexts, tokens] = found
-        return codes, found
+        """The same for these contexts with one token [B] more."""
+        return self.follow(self._contexts.codes[contexts], tokens)
 
     def follow(self, codes: Ints, tokens: TokenArray) -> tuple[Ints, TokenArray]:
         """The same for the contexts of these codes with one token [B] more."""
@@ -82,13 +81,11 @@ class GrowingTables:
     def on_path(self, places: Ints, tokens: TokenArray, q_rows: int) -> PathRows:
         """The rows along tokens[γ+1, B] of steps from `places` on, `q_rows` of q in a step; those that had no
         room are made again."""
-        (codes, starts), tables = self.starts(places), self.tables
-        contexts = np.zeros_like(tokens)
-        contexts[0] = starts
-        for i in range(len(tokens) - 1):
-            contexts[i + 1] = tables.follow[contexts[i], tokens[i]]
-        lost, texts = (contexts == 0) & (tokens >= 0), self._contexts.tokens(codes)
+        tables, texts = self.tables, self._contexts.tokens(self._start_codes[places])
         windows = sliding_window_view(np.vstack([texts.T, tokens[:-1]]), texts.shape[1], axis=0)
+        found = self._contexts.find(self._contexts.codes_of(windows.reshape(-1, texts.shape[1])), self.known)
+        contexts = found.reshape(tokens.shape)
+        lost = (contexts == 0) & (tokens >= 0)
         p, q = (rows.model.rows(windows[lost]) for rows in (self._p, self._q))
         p_of, q_of = tables.p_of[contexts], tables.q_of[contexts]
         p_of[lost] = q_of[lost] = ~np.arange(len(p))
@@ -102,8 +99,8 @@ class GrowingTables:
         p, q = np.empty((2, size, vocab_size))
         self._p.model.rows(texts, out=p[1:])
         self._q.model.rows(texts, out=q[1:])
-        follow = np.zeros((size, vocab_size), dtype=np.int32)
-        found = RowTables(p, q, sums[0], numbers, numbers, sums[1], follow)
+        known, slots, end = np.append(0, codes), np.zeros(1, dtype=np.int32), self._contexts.end
+        found = RowTables(p, q, sums[0], numbers, numbers, sums[1], known, slots, end)
         sum_rows(q[1:], found.q_sums[1:])
         self._positions.recovered(found, 1, size, self._values)
         return found
@@ -112,7 +109,7 @@ class GrowingTables:
         with self._lock:
             found, new = self._contexts.add(codes)
             if new.start < new.stop:
-                tables, tokens = self.tables, self._contexts.tokens(self._contexts.known_codes[new])
+                tables, tokens = self.tables, self._contexts.tokens(self._contexts.codes[new])
                 tables.p_of[new], _ = self._p.add(tokens)
                 tables.q_of[new], drafts = self._q.add(tokens)
                 sum_rows(tables.q[drafts], tables.q_sums[drafts])
@@ -124,11 +121,11 @@ class Numbers:
     """Texts of `order` tokens, the digits of a code; numbered from 1 as they come, below `size`."""
 
     def __init__(self, vocab_size: int, order: int, size: int):
-        self._vocab_size, self._order, self.count = vocab_size, order, 1
-        self.known_codes = np.zeros(size, dtype=np.int64)
-        self._slots = np.zeros(1 << (2 * size).bit_length(), dtype=np.int32)
+        self._vocab_size, self._order, self.count, self.end = vocab_size, order, 1, vocab_size**order
+        self.codes = np.zeros(size, dtype=np.int64)
+        self.slots = np.zeros(1 << (2 * size).bit_length(), dtype=np.int32)
 
-    def codes(self, tokens: TokenArray) -> Ints:
+    def codes_of(self, tokens: TokenArray) -> Ints:
         """The codes of the ends of `tokens` [B, T]."""
         codes = np.zeros(len(tokens), dtype=np.int64)
         for column in tokens.T[tokens.shape[1] - self._order :]:
@@ -137,17 +134,23 @@ class Numbers:
 
     def codes_after(self, codes: Ints, tokens: TokenArray) -> Ints:
         """The codes of these texts without their first token and with one more."""
-        return (codes * self._vocab_size + tokens) % self._vocab_size**self._order
+        return (codes * self._vocab_size + tokens) % self.end
 
     def tokens(self, codes: Ints) -> TokenArray:
-        """The inverse of `codes`, int32 [B, order]."""
+        """The inverse of `codes_of`, int32 [B, order]."""
         powers = self._vocab_size ** np.arange(self._order - 1, -1, -1)
         return (codes[:, None] // powers % self._vocab_size).astype(np.int32)
+
+    def find(self, codes: Ints, known: int) -> TokenArray:
+        """The numbers of these codes, 0 where it is not below `known`."""
+        found = np.empty(len(codes), dtype=np.int32)
+        _find_codes(codes, known, self.codes, self.slots, found)
+        return found
 
     def add(self, codes: Ints) -> tuple[TokenArray, slice]:
         """Their numbers, 0 if there is no room, and which of them are new."""
         first, found = self.count, np.empty(len(codes), dtype=np.int32)
-        self.count = _add_codes(codes, first, self.known_codes, self._slots, found)
+        self.count = _add_codes(codes, first, self.codes, self.slots, found)
         return found, slice(first, self.count)
 
 
@@ -155,15 +158,20 @@ class Numbers:
 def _add_codes(codes, count, kept, slots, found):  # type: ignore[no-untyped-def]
     """Fill found[B] with the indices of codes[B] in `kept`, adding new ones; `slots` is a hash table."""
     for i in range(codes.size):
-        slot = slot_of(codes[i], slots.size)
-        while slots[slot] > 0 and kept[slots[slot]] != codes[i]:
-            slot = (slot + 1) & (slots.size - 1)
+        slot = find_slot(codes[i], kept, slots, count)
         if slots[slot] == 0 and count < kept.size:
             kept[count] = codes[i]
             slots[slot] = count
             count += 1
         found[i] = slots[slot]
     return count
+
+
+@kernel
+def _find_codes(codes, known, kept, slots, found):  # type: ignore[no-untyped-def]
+    for i in range(codes.size):
+        number = slots[find_slot(codes[i], kept, slots, known)]
+        found[i] = number if number < known else 0
 
 
 class _ModelRows:
@@ -176,7 +184,7 @@ class _ModelRows:
 
     def add(self, tokens: TokenArray) -> tuple[TokenArray, slice]:
         """Where in `rows` those after `tokens` [B, T] are, and which of them are new."""
-        found, new = self._numbers.add(self._numbers.codes(tokens))
+        found, new = self._numbers.add(self._numbers.codes_of(tokens))
         if new.start < new.stop:
-            self.model.rows(self._numbers.tokens(self._numbers.known_codes[new]), out=self.rows[new])
+            self.model.rows(self._numbers.tokens(self._numbers.codes[new]), out=self.rows[new])
         return found, new

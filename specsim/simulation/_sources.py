@@ -133,7 +133,7 @@ class FewContextsSource(FixedPairSource):
     def of(cls, rule: Rule, reader: _rows.ModelRows) -> "FewContextsSource":
         order, vocab_size = reader.contexts.shape[1], reader.vocab_size
         numbers, every = Numbers(vocab_size, order, 1), np.arange(vocab_size**order)
-        texts, starts = numbers.tokens(every), numbers.codes(reader.contexts).astype(np.int32)
+        texts, starts = numbers.tokens(every), numbers.codes_of(reader.contexts).astype(np.int32)
         follow = numbers.codes_after(every[:, None], np.arange(vocab_size, dtype=np.int32)).astype(np.int32)
         p, q = np.full((2, len(texts), vocab_size), 1.0 / vocab_size)
         asked, new = np.zeros(len(texts), dtype=bool), np.unique(starts)

@@ -171,7 +171,7 @@ def test_every_rule_is_the_same_from_tables(name):
 
 @pytest.mark.parametrize("contexts", [0, 1, 10])
 def test_what_does_not_fit_is_verified_from_rows_of_its_own(monkeypatch, contexts):
-    monkeypatch.setattr(_row_tables, "TABLE_BYTES", 36 * 20 * contexts)
+    monkeypatch.setattr(_row_tables, "TABLE_BYTES", 32 * 20 * contexts)
     source = from_tables("orders 1 and 1")
     assert same_as_rows(source)
     assert source.tables.known == contexts + 1

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
-from specsim.core._types import Floats, TokenArray
+from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import copy_row, cumulative_draw, is_zero
+from specsim.models._ngram import slot_of
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Positions, Rule
 from specsim.rules._common.tokenwise import no_bonus
@@ -25,7 +26,7 @@ MANY = 2**19
 class RowTables(NamedTuple):
     """Rows of p and q after contexts, numbered from 1 on: after a they are p[p_of[a]] and q[q_of[a]];
     q_sums[q_of[a]] has the sums of q, and recovered[a] those of the weights of the recovered token, see
-    `sum_up`. follow[a, x] is the context a and then x, 0 where that is not known."""
+    `sum_up`. They have `codes` below `end`, see `Numbers`, which `find_slot` finds."""
 
     p: Floats
     q: Floats
@@ -33,7 +34,9 @@ class RowTables(NamedTuple):
     p_of: TokenArray
     q_of: TokenArray
     recovered: Floats
-    follow: TokenArray
+    codes: Ints
+    slots: TokenArray
+    end: int
 
 
 def rule(
@@ -72,7 +75,7 @@ def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Posi
             tested += count
             test = test_many if tested > MANY else test_some
             test(some, context, *rows, drawn, verify_uniforms[i], values, passed)
-            given = context, place, tables.recovered, tables.follow, known, last, i, tokens[i], accepted
+            given = context, place, tables, known, last, i, tokens[i], accepted
             count, apart = move_on(some, drawn, passed, going, apart, *given)
         count, _ = begin(going, place, gamma, alive, count, begun)
         draw_bonuses(leaving, alive[:count], context, *rows, last, values, tokens[gamma])
@@ -100,7 +103,7 @@ def draw_bonuses(bonus, going, context, p, q, p_of, q_of, u, values, tokens):
 
 @kernel
 def sum_recovered(recover, tables, first, end, values):
-    p, q, _, p_of, q_of, recovered, _ = tables
+    p, q, p_of, q_of, recovered = tables.p, tables.q, tables.p_of, tables.q_of, tables.recovered
     weights = np.empty(p.shape[1])
     for a in range(first, end):
         recover(p[p_of[a]], q[q_of[a]], 0, values, weights)
@@ -128,22 +131,7 @@ def draw_drafts(going, context, q_sums, q_of, u, drawn):
 
 
 @kernel
-def move_on(
-    alive,
-    drawn,
-    passed,
-    going,
-    apart,
-    context,
-    place,
-    recovered,
-    follow,
-    known,
-    u,
-    position,
-    tokens,
-    accepted,
-):
+def move_on(alive, drawn, passed, going, apart, context, place, tables, known, u, position, tokens, accepted):
     """End the steps whose draft did not pass, and give the others their next context. Returns how many of
     these are alive, which move to the front, and how many were set apart, at the front of `going`."""
     ended = np.empty(alive.size, np.int64)
@@ -157,14 +145,15 @@ def move_on(
     rows, some, last = np.empty(m, np.int64), np.empty(m), np.empty(m, np.int64)
     for j in range(m):
         rows[j], some[j] = context[ended[j]], u[ended[j]]
-    draw_tokens(rows, some, recovered, last)
+    draw_tokens(rows, some, tables.recovered, last)
     for j in range(m):
         tokens[ended[j]], accepted[ended[j]] = last[j], position
     count = 0
     for j in range(n):
         s, x = alive[j], drawn[j]
         tokens[s] = x
-        after = follow[context[s], x]
+        code = (tables.codes[context[s]] * tables.p.shape[1] + x) % tables.end
+        after = tables.slots[find_slot(code, tables.codes, tables.slots, known)]
         if 0 < after < known:
             context[s] = after
             alive[count] = s
@@ -175,6 +164,15 @@ def move_on(
             going[apart] = s
             apart += 1
     return count, apart
+
+
+@inner_kernel
+def find_slot(code, codes, slots, known):
+    """The place in the hash table `slots` of the index of `code` in codes[:known], another one if it has none."""
+    slot = slot_of(code, slots.size)
+    while 0 < slots[slot] < known and codes[slots[slot]] != code:
+        slot = (slot + 1) & (slots.size - 1)
+    return slot
 
 
 def sums_size(vocab_size: int) -> int:
