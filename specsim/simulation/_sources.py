@@ -212,6 +212,7 @@ class ModelSource(RowSource):
 
     rule: Rule = field(kw_only=True)
     with_rows: bool = False
+    chunk = 2**16  #: so many that Python, and threads that wait for it, take little of the time
 
     @cached_property
     def tables(self) -> GrowingTables:
@@ -221,7 +222,8 @@ class ModelSource(RowSource):
         reader, gamma, tables = self.reader, self.tree.size, self.tables
         positions: Any = self.rule.positions
         assert isinstance(reader, _rows.ModelRows)
-        for start, n in _rows.pieces(first, steps, self.chunk):
+        most = self.batch_bytes // (8 * (2 * gamma + 1))  # of uniforms
+        for start, n in _rows.pieces(first, steps, max(1, min(self.chunk, most))):
             draft = uniforms(key, int(Purpose.DRAFT), start, n, gamma)
             verify = uniforms(key, int(Purpose.VERIFY), start, n, gamma + 1)
             tokens, accepted = np.full((gamma + 1, n), -1, dtype=np.int32), np.empty(n, dtype=np.int64)
