@@ -11,11 +11,12 @@ from specsim.models import Model
 from specsim.models._base import shared_contexts
 from specsim.rules import Rule
 from specsim.rules._common.positions import RowTables, find_slot, sum_rows, sums_size
-from specsim.simulation._rows import PathRows
+from specsim.simulation._rows import PathRows, pieces
 
 #: The largest vocabulary size of tables, and the most memory that they take.
 LARGEST, TABLE_BYTES = 512, 2**28
 MOST_CONTEXTS = 2**62  #: a context is one integer
+PIECE = 2**11  #: contexts that a thread completes at once, while others may complete more
 
 
 def fits(target: Model, draft: Model) -> bool:
@@ -26,9 +27,9 @@ def fits(target: Model, draft: Model) -> bool:
 
 
 class GrowingTables:
-    """`RowTables` of two models, which grow by the contexts that steps come to, until they are full. Entries
-    are written once, and steps read those below a number that they know, so threads may read while one
-    writes. Memory is taken when it is filled."""
+    """`RowTables` of two models, which grow by the contexts that steps come to, until they are full. A thread
+    numbers new contexts and completes them, while others complete their own, and read what is complete.
+    Memory is taken when it is filled."""
 
     def __init__(self, target: Model, draft: Model, rule: Rule):
         assert rule.positions is not None
@@ -37,13 +38,14 @@ class GrowingTables:
         # where a model reads fewer tokens, its rows are too few to count
         numbers = 8 + 8 * (target.order == order) + 16 * (draft.order == order)
         size = min(TABLE_BYTES // (numbers * vocab_size), vocab_size**order) + 1
-        self._p, self._q = _ModelRows(target, size), _ModelRows(draft, size)
+        self._p = _ModelRows(target, size, own=target.order == order, summed=False)
+        self._q = _ModelRows(draft, size, own=draft.order == order, summed=True)
         self._contexts = Numbers(vocab_size, order, size)
         places = np.zeros((2, size), dtype=np.int32)
         self.tables = RowTables(
             p=self._p.rows,
             q=self._q.rows,
-            q_sums=np.empty((len(self._q.rows), sums_size(vocab_size))),
+            q_sums=self._q.sums,
             p_of=places[0],
             q_of=places[1],
             recovered=np.empty((size, sums_size(vocab_size))),
@@ -53,39 +55,38 @@ class GrowingTables:
         )
         self._start_codes = self._contexts.codes_of(shared_contexts(target, draft))
         self._starts = np.zeros(len(self._start_codes), dtype=np.int32)
-        self._lock = Lock()
+        self._lock, self._making = Lock(), list[slice]()  # contexts that are not complete
 
     @property
     def known(self) -> int:
         """Contexts with lower numbers are complete."""
         with self._lock:
-            return self._contexts.count
+            return min((new.start for new in self._making), default=self._contexts.count)
 
     def starts(self, places: Ints) -> tuple[Ints, TokenArray]:
-        """Codes and numbers of the contexts at `places` where steps begin; a number is 0 without room."""
+        """Codes and numbers, see `_add`, of the contexts at `places` where steps begin."""
         found = self._starts[places]
         if (new := places[found == 0]).size:
             self._starts[new] = self._add(self._start_codes[new])
             found = self._starts[places]
         return self._start_codes[places], found
 
-    def after(self, contexts: TokenArray, tokens: TokenArray) -> tuple[Ints, TokenArray]:
-        """The same for these contexts with one token [B] more."""
-        return self.follow(self._contexts.codes[contexts], tokens)
-
-    def follow(self, codes: Ints, tokens: TokenArray) -> tuple[Ints, TokenArray]:
+    def after(self, codes: Ints, tokens: TokenArray) -> tuple[Ints, TokenArray]:
         """The same for the contexts of these codes with one token [B] more."""
         codes = self._contexts.codes_after(codes, tokens)
         return codes, self._add(codes)
 
     def on_path(self, places: Ints, tokens: TokenArray, q_rows: int) -> PathRows:
-        """The rows along tokens[γ+1, B] of steps from `places` on, `q_rows` of q in a step; those that had no
-        room are made again."""
-        tables, texts = self.tables, self._contexts.tokens(self._start_codes[places])
+        """The rows along tokens[γ+1, B] of steps from `places` on, `q_rows` of q in a step; those that are
+        not in the tables are made again."""
+        texts, contexts = self._contexts.tokens(self._start_codes[places]), np.zeros_like(tokens)
         windows = sliding_window_view(np.vstack([texts.T, tokens[:-1]]), texts.shape[1], axis=0)
-        found = self._contexts.find(self._contexts.codes_of(windows.reshape(-1, texts.shape[1])), self.known)
-        contexts = found.reshape(tokens.shape)
-        lost = (contexts == 0) & (tokens >= 0)
+        emitted, tables = tokens >= 0, self.tables
+        with self._lock:
+            contexts[emitted], _ = self._contexts.add(
+                self._contexts.codes_of(windows[emitted])
+            )  # none is new
+        lost = (self._complete(contexts) == 0) & emitted
         p, q = (rows.model.rows(windows[lost]) for rows in (self._p, self._q))
         p_of, q_of = tables.p_of[contexts], tables.q_of[contexts]
         p_of[lost] = q_of[lost] = ~np.arange(len(p))
@@ -106,15 +107,35 @@ class GrowingTables:
         return found
 
     def _add(self, codes: Ints) -> TokenArray:
+        """The numbers of these contexts, 0 for those without room, or not yet completed by another thread."""
+        found = np.empty(len(codes), dtype=np.int32)
+        for start, n in pieces(0, len(codes), PIECE):
+            found[start : start + n] = self._add_piece(codes[start : start + n])
+        return self._complete(found)
+
+    def _add_piece(self, codes: Ints) -> TokenArray:
+        tables, both = self.tables, (self._p, self._q)
         with self._lock:
             found, new = self._contexts.add(codes)
-            if new.start < new.stop:
-                tables, tokens = self.tables, self._contexts.tokens(self._contexts.codes[new])
-                tables.p_of[new], _ = self._p.add(tokens)
-                tables.q_of[new], drafts = self._q.add(tokens)
-                sum_rows(tables.q[drafts], tables.q_sums[drafts])
-                self._positions.recovered(tables, new.start, new.stop, self._values)
+            if new.start == new.stop:
+                return found
+            self._making.append(new)
+            tokens = self._contexts.tokens(tables.codes[new])
+            tables.p_of[new], tables.q_of[new] = (rows.places(tokens, new) for rows in both)
+        for rows in both:
+            if rows.own:
+                rows.make(tokens, new)
+        self._positions.recovered(tables, new.start, new.stop, self._values)
+        with self._lock:
+            self._making.remove(new)
         return found
+
+    def _complete(self, contexts: TokenArray) -> TokenArray:
+        """`contexts`, those that are not complete replaced by 0."""
+        with self._lock:
+            for new in self._making:
+                contexts[(new.start <= contexts) & (contexts < new.stop)] = 0
+        return contexts
 
 
 class Numbers:
@@ -141,12 +162,6 @@ class Numbers:
         powers = self._vocab_size ** np.arange(self._order - 1, -1, -1)
         return (codes[:, None] // powers % self._vocab_size).astype(np.int32)
 
-    def find(self, codes: Ints, known: int) -> TokenArray:
-        """The numbers of these codes, 0 where it is not below `known`."""
-        found = np.empty(len(codes), dtype=np.int32)
-        _find_codes(codes, known, self.codes, self.slots, found)
-        return found
-
     def add(self, codes: Ints) -> tuple[TokenArray, slice]:
         """Their numbers, 0 if there is no room, and which of them are new."""
         first, found = self.count, np.empty(len(codes), dtype=np.int32)
@@ -167,24 +182,23 @@ def _add_codes(codes, count, kept, slots, found):  # type: ignore[no-untyped-def
     return count
 
 
-@kernel
-def _find_codes(codes, known, kept, slots, found):  # type: ignore[no-untyped-def]
-    for i in range(codes.size):
-        number = slots[find_slot(codes[i], kept, slots, known)]
-        found[i] = number if number < known else 0
-
-
 class _ModelRows:
-    """The rows of one model, each kept once."""
+    """The rows of one model, and their sums if `summed`: `own` ones of each context, or each kept once."""
 
-    def __init__(self, model: Model, size: int):
-        size = min(size, model.vocab_size**model.order + 1)
-        self.model, self._numbers = model, Numbers(model.vocab_size, model.order, size)
+    def __init__(self, model: Model, size: int, own: bool, summed: bool):
+        size = size if own else min(size, model.vocab_size**model.order + 1)
+        self.model, self.own, self._numbers = model, own, Numbers(model.vocab_size, model.order, size)
         self.rows = np.empty((size, model.vocab_size))
+        self.sums = np.empty((size if summed else 0, sums_size(model.vocab_size)))
 
-    def add(self, tokens: TokenArray) -> tuple[TokenArray, slice]:
-        """Where in `rows` those after `tokens` [B, T] are, and which of them are new."""
+    def places(self, tokens: TokenArray, contexts: slice) -> TokenArray:
+        """Where the rows of new contexts are, after `tokens` [B, T]; those that are not `own` are made."""
+        if self.own:
+            return np.arange(contexts.start, contexts.stop, dtype=np.int32)
         found, new = self._numbers.add(self._numbers.codes_of(tokens))
-        if new.start < new.stop:
-            self.model.rows(self._numbers.tokens(self._numbers.codes[new]), out=self.rows[new])
-        return found, new
+        self.make(self._numbers.tokens(self._numbers.codes[new]), new)
+        return found
+
+    def make(self, tokens: TokenArray, places: slice) -> None:
+        self.model.rows(tokens, out=self.rows[places])
+        sum_rows(self.rows[places], self.sums[places])

@@ -237,7 +237,8 @@ class ModelSource(RowSource):
                 going, lost = going[has], going[~has]  # those that the tables had no room for
                 # those that came to contexts that are not in the tables, or not yet known
                 going = going[: positions.verify(going, place, context, tables.tables, tables.known, *given)]
-                codes[going], context[going] = tables.after(-context[going], tokens[place[going] - 1, going])
+                before = tables.tables.codes[-context[going]]
+                codes[going], context[going] = tables.after(before, tokens[place[going] - 1, going])
                 if lost.size:
                     going = np.append(going, self._stopped_alone(lost, place, context, codes, given))
                     going = going[np.argsort(place[going], kind="stable")]
@@ -248,12 +249,12 @@ class ModelSource(RowSource):
         """The same for contexts without a number, given by their codes: after one position."""
         stopped, tokens = [], given[3]
         positions: Any = self.rule.positions
-        row_bytes = 8 * self.vocab_size * 5  # p, q, the sums of both, and the next contexts
+        row_bytes = 8 * self.vocab_size * 5  # p, q, and the sums of both, which are longer
         for start, n in _rows.pieces(0, steps.size, max(1, self.batch_bytes // row_bytes)):
             some = steps[start : start + n]
             context[some] = np.arange(1, n + 1)
             some = some[: positions.verify(some, place, context, self.tables.alone(codes[some]), 0, *given)]
-            codes[some], context[some] = self.tables.follow(codes[some], tokens[place[some] - 1, some])
+            codes[some], context[some] = self.tables.after(codes[some], tokens[place[some] - 1, some])
             stopped.append(some)
         return np.concatenate(stopped)
 

@@ -1,6 +1,7 @@
 """Rows of the positions of a text: simulated as the frozen rows of a trace that has them."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -175,6 +176,23 @@ def test_what_does_not_fit_is_verified_from_rows_of_its_own(monkeypatch, context
     source = from_tables("orders 1 and 1")
     assert same_as_rows(source)
     assert source.tables.known == contexts + 1
+
+
+def test_threads_share_tables():
+    source = from_tables("bytes")
+    expected = steps_of(from_tables("bytes"))
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(steps_of, [source] * 4):
+            assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_rows_that_another_thread_is_making_are_not_read():
+    source = from_tables("orders 1 and 1")
+    source.tables._making.append(slice(1, 4))
+    steps_of(source)
+    source.tables.tables.p_of[1:4] = 4
+    assert source.tables.known == 1
+    assert same_as_rows(source)
 
 
 def test_a_wrong_table_changes_the_tokens():

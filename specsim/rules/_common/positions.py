@@ -168,7 +168,7 @@ def move_on(alive, drawn, passed, going, apart, context, place, tables, known, u
 
 @inner_kernel
 def find_slot(code, codes, slots, known):
-    """The place in the hash table `slots` of the index of `code` in codes[:known], another one if it has none."""
+    """Where in the hash table `slots` the index of `code` in codes[:known] is, or would be."""
     slot = slot_of(code, slots.size)
     while 0 < slots[slot] < known and codes[slots[slot]] != code:
         slot = (slot + 1) & (slots.size - 1)
@@ -216,5 +216,5 @@ def draw_tokens(rows, u, sums, drawn):
 
 @kernel
 def sum_rows(rows, sums):
-    for a in range(rows.shape[0]):
+    for a in range(sums.shape[0]):
         sum_up(rows[a], sums[a])
