@@ -40,19 +40,10 @@ class GrowingTables:
         size = min(TABLE_BYTES // (numbers * vocab_size), vocab_size**order) + 1
         self._p = _ModelRows(target, size, own=target.order == order, summed=False)
         self._q = _ModelRows(draft, size, own=draft.order == order, summed=True)
-        self._contexts = Numbers(vocab_size, order, size)
-        places = np.zeros((2, size), dtype=np.int32)
-        self.tables = RowTables(
-            p=self._p.rows,
-            q=self._q.rows,
-            q_sums=self._q.sums,
-            p_of=places[0],
-            q_of=places[1],
-            recovered=np.empty((size, sums_size(vocab_size))),
-            codes=self._contexts.codes,
-            slots=self._contexts.slots,
-            end=self._contexts.end,
-        )
+        known = self._contexts = Numbers(vocab_size, order, size)
+        rows, sums = (self._p.rows, self._q.rows, self._q.sums), np.empty((size, sums_size(vocab_size)))
+        p_of, q_of = np.zeros((2, size), dtype=np.int32)
+        self.tables = RowTables(*rows, p_of, q_of, sums, known.codes, known.slots, known.end)
         self._start_codes = self._contexts.codes_of(shared_contexts(target, draft))
         self._starts = np.zeros(len(self._start_codes), dtype=np.int32)
         self._lock, self._making = Lock(), list[slice]()  # contexts that are not complete
