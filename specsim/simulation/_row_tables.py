@@ -15,7 +15,7 @@ from specsim.simulation._rows import PathRows, pieces
 
 #: The largest vocabulary size of tables, and the most memory that they take.
 LARGEST, TABLE_BYTES = 512, 2**28
-MOST_CONTEXTS = 2**62  #: a context is one integer
+MOST_CONTEXTS = 2**62  #: a context with one token more is one integer
 PIECE = 2**11  #: contexts that a thread completes at once, while others may complete more
 
 
@@ -23,7 +23,7 @@ def fits(target: Model, draft: Model) -> bool:
     """Whether tables may keep the rows of both models: few tokens, rows that depend on the last ones."""
     order = max(target.order, draft.order)
     forgets = not (getattr(target, "reads_all", False) or getattr(draft, "reads_all", False))
-    return forgets and target.vocab_size <= LARGEST and target.vocab_size**order < MOST_CONTEXTS
+    return forgets and target.vocab_size <= LARGEST and target.vocab_size ** (order + 1) < MOST_CONTEXTS
 
 
 class GrowingTables:
@@ -74,9 +74,7 @@ class GrowingTables:
         windows = sliding_window_view(np.vstack([texts.T, tokens[:-1]]), texts.shape[1], axis=0)
         emitted, tables = tokens >= 0, self.tables
         with self._lock:
-            contexts[emitted], _ = self._contexts.add(
-                self._contexts.codes_of(windows[emitted])
-            )  # none is new
+            contexts[emitted], _ = self._contexts.add(self._contexts.codes_of(windows[emitted]))  # none is new
         lost = (self._complete(contexts) == 0) & emitted
         p, q = (rows.model.rows(windows[lost]) for rows in (self._p, self._q))
         p_of, q_of = tables.p_of[contexts], tables.q_of[contexts]

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -254,6 +255,19 @@ def test_models_are_asked_for_the_rows_of_contexts_that_steps_come_to(monkeypatc
     monkeypatch.setattr(TableModel, "rows", nowhere)
     assert specsim.simulate(one, one, gamma=2, steps=100, rng=1).tokens.tolist() == [300, 0]
     assert np.isnan(one.rows([[1]])).all()
+
+
+@pytest.mark.parametrize("size", [2, 27, 100, 256, 512])
+def test_codes_of_contexts_in_tables_are_those_of_their_texts(size):
+    def fits(order):
+        return _row_tables.fits(*[SimpleNamespace(vocab_size=size, order=order)] * 2)
+
+    order = max(filter(fits, range(1, 64)))
+    numbers = _row_tables.Numbers(size, order, 1)
+    texts = np.random.default_rng(size).integers(size, size=(100, order + 1))
+    texts[0] = size - 1
+    after = numbers.codes_after(numbers.codes_of(texts[:, :-1]), texts[:, -1])
+    assert after.tolist() == [sum(x * size**i for i, x in enumerate(text[:0:-1])) for text in texts.tolist()]
 
 
 def test_which_steps_have_tables():
