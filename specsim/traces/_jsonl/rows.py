@@ -74,7 +74,7 @@ class Tokens:
         self.numbers: dict[Token, int] = {}
         self.texts = _Parsed(self, _token)
         self.ids = _Parsed(self, lambda key: (_id(key), None))
-        self.named_ids = _Parsed(self, lambda logged: (_id(logged[0]), logged[1]))
+        self.named_ids = _Parsed(self, lambda logged: (_id(str(logged[0])), logged[1]))
         self.entries = _Parsed(self, _entry)
 
     def number(self, token: Token) -> int:
@@ -274,9 +274,7 @@ def _entry(logged: tuple[str | None, Any, type]) -> Token:
     return number, string
 
 
-def _id(text: Any) -> int:
-    if type(text) is int:
-        return text
+def _id(text: str) -> int:
     if not text.isdecimal():
         raise ValueError(f"{text!r} is not the id of a token")
     if len(text) > _responses.MOST_DIGITS:
