@@ -110,10 +110,10 @@ class FixedPairSource:
         """The counts of these steps, as `StepTally` has them, of a rule whose kernels count."""
         assert self.rule.fixed_pair.count is not None
         gamma, columns = self.tree.size, self.tables[0].shape[1]
-        emitted = np.zeros((8 if columns <= 2**12 else 1, PADDING * gamma + columns), dtype=np.int32)
+        emitted = np.zeros((8 if columns <= 2**12 else 1, columns + PADDING * gamma), dtype=np.int32)
         self.rule.fixed_pair.count(self.from_starts(key, first, steps), key, first, steps, gamma, emitted)
-        padding, found = np.split(emitted.sum(axis=0, dtype=np.int64), [PADDING * gamma])
-        shorter = padding.reshape(gamma, PADDING).sum(axis=1)[::-1]  # [i]: steps that accept at most i
+        found, padding = np.split(emitted.sum(axis=0, dtype=np.int64), [columns])
+        shorter = padding.reshape(gamma, PADDING).sum(axis=1)  # [i]: steps that accept at most i
         tokens = np.zeros((2, 1 + self.vocab_size), dtype=np.int64)
         tokens[0, 0], tokens[0, 1:] = shorter.sum(), found[: self.vocab_size]
         return {"lengths": np.diff(shorter, prepend=0, append=steps), "tokens": tokens}

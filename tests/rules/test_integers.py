@@ -153,11 +153,12 @@ def test_rules_and_lengths_share_their_numbers():
 
 def p_values(tables, p, q, gamma, steps):
     """Of the accepted lengths and the emitted tokens of the standard rule."""
-    emitted_tokens = np.zeros((8, 16 * gamma + len(tables[1][0])), dtype=np.int32)
+    columns = len(tables[1][0])
+    emitted_tokens = np.zeros((8, columns + 16 * gamma), dtype=np.int32)
     count_steps(tables, key_of(8), 0, steps, gamma, emitted_tokens)
-    found = emitted_tokens.sum(axis=0)
-    ended = np.diff(found[: 16 * gamma].reshape(gamma, 16).sum(axis=1)[::-1], prepend=0, append=steps)
-    beta, tokens = np.minimum(p, q).sum(), found[16 * gamma :][: p.size]
+    found, padding = np.split(emitted_tokens.sum(axis=0), [columns])
+    ended = np.diff(padding.reshape(gamma, 16).sum(axis=1), prepend=0, append=steps)
+    beta, tokens = np.minimum(p, q).sum(), found[: p.size]
     law = np.append(beta ** np.arange(gamma) * (1 - beta), beta**gamma)
     return stats.chisquare(ended, law * steps).pvalue, stats.chisquare(tokens, p * tokens.sum()).pvalue
 

@@ -33,11 +33,13 @@ BITS = 62
 #: The streams of both.
 STEP, REST = int(Purpose.STEP), int(Purpose.REST)
 Words = NDArray[np.uint32]
-#: Steps that are taken together.
-BATCH = 2048
-#: Counts of what a rejected position emits, in turn: no addition waits for the one before.
+#: Steps that are taken together: a constant, so loops need neither checks nor rests. They stay in the cache.
+BATCH = 160
+#: Counts of what a rejected position emits, in any order: few additions wait for the one before.
 PADDING = 16
-NO_COUNTS = np.empty((0, 0), np.int32)
+#: The state of a step: it has accepted all so far; equal bits left a decision open.
+ALIVE, TIE = np.uint32(1), np.uint32(2)
+NONE = np.empty((0, 0), np.int32)
 
 
 def as_integers(weights: Floats) -> Ints:
@@ -112,119 +114,122 @@ def take_step(columns, chances, follow, context, words, rests, tokens):
 @inner_kernel
 def compare(low, high, word, test, mask):
     """From the halves of an entry: the token, whether it is accepted, whether equal bits leave it open."""
-    own = word < low
-    chance = np.uint32(high & np.uint32(0xFFFF0000)) if own else np.uint32(high << np.uint32(16))
-    equal = np.int32(((word ^ low) & ~mask) == 0) | np.int32((test ^ chance) >> np.uint32(16) == 0)
-    return np.int32((word if own else low) & mask), np.int32(test < chance), equal
+    own, last_bits = word < low, np.uint32(0xFFFF)
+    chance = np.uint32(high & ~last_bits) if own else np.uint32(high << np.uint32(16))
+    equal = (np.uint32(word ^ low) <= mask) | (np.uint32(test ^ chance) <= last_bits)
+    return np.uint32((word if own else low) & mask), test < chance, equal
 
 
 class Scratch(NamedTuple):
-    """Arrays that `run_steps` fills, [S] or of one step: kernels that allocate none compile sooner."""
+    """Arrays that `run_steps` fills, [BATCH] or of one step: kernels that allocate none compile sooner."""
 
-    words: Words  #: [4k, S]
+    words: Words  #: [4k, BATCH]
     found: NDArray[np.uint64]
-    halves: Words  #: the same memory, [2S]
-    alive: TokenArray
-    ties: TokenArray
+    halves: Words  #: the same memory, [2 BATCH]
+    state: Words
     context: TokenArray
+    emits: Words  #: [γ+1, BATCH]
     rests: Words
     tokens: TokenArray
 
     @classmethod
-    def of(cls, steps: int, gamma: int) -> "Scratch":
-        words, rests = (np.empty((4 * (gamma // 2 + 1), size), np.uint32) for size in (steps, 1))
-        found, tokens = np.empty(steps, np.uint64), np.empty(gamma + 1, np.int32)
-        alive, ties, context = np.empty((3, steps), np.int32)
-        return cls(words, found, found.view(np.uint32), alive, ties, context, rests, tokens)
+    def of(cls, gamma: int) -> "Scratch":
+        words, rests = (np.empty((4 * (gamma // 2 + 1), size), np.uint32) for size in (BATCH, 1))
+        found, (state, *emits) = np.empty(BATCH, np.uint64), np.empty((gamma + 2, BATCH), np.uint32)
+        context, tokens = np.empty(BATCH, np.int32), np.empty(gamma + 1, np.int32)
+        return cls(words, found, found.view(np.uint32), state, context, np.array(emits), rests, tokens)
 
 
-def draw_steps(tables: Any, key: Key, first: int, out: TokenArray, words: Words | None = None) -> None:
-    """Fill out[:γ] with the accepted tokens of the steps from `first` on, and other positions i with numbers
-    from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. They are drawn with their words, or with
-    `words` [4k, S] if given; with several contexts, the last of `tables` has those [S] that they begin at."""
-    scratch = Scratch.of(out.shape[1], len(out) - 1)
-    if words is None:
-        fill_words(*key, STEP, first, scratch.words)
-    else:
-        scratch = scratch._replace(words=words)
-    run_steps(tables, key, first, out.shape[1], out, NO_COUNTS, scratch)
+def draw_steps(tables: Any, key: Key, first: int, out: TokenArray, words: Words = NONE.view(np.uint32)) -> None:
+    """Fill out[:γ] with the accepted tokens of the steps from `first` on, -1 behind them; out[γ] with their
+    last tokens. They are drawn with their words, or with `words` [4k, S] if given; with several contexts, the
+    last of `tables` has those [S] that they begin at."""
+    run_steps(tables, key, first, out.shape[1], out, words, NONE, Scratch.of(len(out) - 1))
 
 
 def count_steps(tables: Any, key: Key, first: int, steps: int, gamma: int, emitted: TokenArray) -> None:
-    """Add what these steps emit to emitted[r, 16γ+2^k], r being 1 or 8: padding, 16 columns for each
-    position, the last one first, then tokens."""
-    batch = min(steps, BATCH)
-    out = np.empty((gamma + 1, batch), np.int32)
-    run_steps(tables, key, first, steps, out, emitted, Scratch.of(batch, gamma))
+    """Add what these steps emit to emitted[r, 2^k+16γ], r being 1 or 8: tokens, then padding, 16 columns for
+    each position."""
+    run_steps(tables, key, first, steps, NONE, NONE.view(np.uint32), emitted, Scratch.of(gamma))
 
 
 @inner_kernel
-def run_steps(tables, key, first, steps, out, emitted, scratch):
-    """Take as many steps at once as `out` has columns, in the last batch also some behind the last one. Words
-    are drawn and steps counted if `emitted` has rows, see `count_steps`; else words are given."""
-    (entries, last, columns, chances, follow), gamma, batch = tables[:5], out.shape[0] - 1, out.shape[1]
-    words, found, halves, alive, ties, context, rests, tokens = scratch
+def run_steps(tables, key, first, steps, out, given, emitted, scratch):
+    """Take steps, in the last batch also some behind the last one, and draw them, see `draw_steps`, if `out`
+    has columns; count them, see `count_steps`, if `emitted` has."""
+    (entries, last, columns, chances, follow), gamma = tables[:5], len(scratch.emits) - 1
+    words, found, halves, state, context, emits, rests, tokens = scratch
     mask = np.uint32(last.shape[1] - 1)
-    for done in range(0, steps, batch):
-        if len(emitted):
+    for done in range(0, steps, BATCH):
+        size = min(BATCH, steps - done)
+        if not len(given):
             fill_words(key[0], key[1], STEP, first + done, words)
-        alive[:] = 1
-        ties[:] = 0
+        for i in range(len(given)):
+            for s in range(size):
+                words[i, s] = given[i, done + s]
+        state[:] = ALIVE
         if len(tables) > 5:  # the compiler knows
-            for s in range(batch):
+            for s in range(BATCH):
                 context[s] = tables[5][min(done + s, tables[5].size - 1)]
         for i in range(gamma):
-            row, drafts, tests = out[i], words[2 * i + 1], words[2 * i + 2]
+            row, drafts, tests = emits[i], words[2 * i + 1], words[2 * i + 2]
+            padding = np.uint32(last.shape[1] + PADDING * i)
             if len(tables) == 5:
                 table = entries[min(i, len(entries) - 1)]
-                for s in range(batch):
+                for s in range(BATCH):
                     found[s] = table[np.uint64(drafts[s] & mask)]
             else:
-                for s in range(batch):
+                for s in range(BATCH):
                     found[s] = entries[np.uint64(context[s]), np.uint64(drafts[s] & mask)]
-            for s in range(batch):
+            for s in range(BATCH):
                 token, passed, equal = compare(halves[2 * s], halves[2 * s + 1], drafts[s], tests[s], mask)
-                ties[s] |= equal & alive[s]
-                alive[s] &= passed
-                row[s] = token if alive[s] else np.int32(-1 - PADDING * i - (s & PADDING - 1))
+                after = np.uint32(state[s] | (state[s] << ALIVE if equal else np.uint32(0)))
+                after = after if passed else np.uint32(after & ~ALIVE)
+                state[s] = after
+                row[s] = token if after & ALIVE else np.uint32(padding + (tests[s] & np.uint32(PADDING - 1)))
             if len(tables) > 5:
-                for s in range(batch):
-                    after = follow[np.uint64(context[s]), np.uint64(np.uint32(row[s]) & mask)]
-                    context[s] = after if alive[s] else context[s]
-        drafts, row, any_tie = words[0], out[gamma], 0
+                for s in range(BATCH):
+                    after = follow[np.uint64(context[s]), np.uint64(row[s] & mask)]
+                    context[s] = after if state[s] & ALIVE else context[s]
+        drafts, row, any_tie = words[0], emits[gamma], np.uint32(0)
         if len(tables) == 5:
-            for s in range(batch):
-                halves[s] = last[np.uint64(alive[s]), np.uint64(drafts[s] & mask)]
+            for s in range(BATCH):
+                halves[s] = last[np.uint64(state[s] & ALIVE), np.uint64(drafts[s] & mask)]
         else:
-            for s in range(batch):
-                halves[s] = last[np.uint64(2 * context[s] + alive[s]), np.uint64(drafts[s] & mask)]
-        for s in range(batch):
-            ties[s] |= np.int32(((drafts[s] ^ halves[s]) & ~mask) == 0)
-            row[s] = np.int32(min(drafts[s], halves[s]) & mask)
-            any_tie |= ties[s]
-        if any_tie:
+            for s in range(BATCH):
+                halves[s] = last[np.uint64(2 * context[s] + (state[s] & ALIVE)), np.uint64(drafts[s] & mask)]
+        for s in range(BATCH):
+            word, low = drafts[s], halves[s]
+            after = np.uint32(state[s] | (TIE if np.uint32(word ^ low) <= mask else np.uint32(0)))
+            state[s] = after
+            any_tie = np.uint32(any_tie | after)
+            row[s] = np.uint32(min(word, low) & mask)
+        if any_tie & TIE:
             begun = 0
-            for s in range(batch):
-                if ties[s]:
+            for s in range(size):
+                if state[s] & TIE:
                     if len(tables) > 5:
                         begun = tables[5][min(done + s, tables[5].size - 1)]
                     fill_words(key[0], key[1], REST, first + done + s, rests)
                     n = take_step(columns, chances, follow, begun, words[:, s], rests[:, 0], tokens)
                     for i in range(gamma):
-                        out[i, s] = tokens[i] if i < n else -1 - PADDING * i
-                    out[gamma, s] = tokens[n]
+                        emits[i, s] = tokens[i] if i < n else last.shape[1] + PADDING * i
+                    emits[gamma, s] = tokens[n]
+        for i in range(len(out)):
+            for s in range(size):
+                out[i, done + s] = np.int32(emits[i, s]) if emits[i, s] <= mask else -1
         if len(emitted):
-            add_rows(out, min(batch, steps - done), emitted)
+            add_rows(emits, size, emitted)
 
 
 @inner_kernel
-def add_rows(out, steps, emitted):
-    """Add steps to `emitted`, whose rows and columns take turns: no addition waits for the one before."""
-    rows, gamma = emitted.shape[0] - 1, out.shape[0] - 1
-    for i in range(gamma + 1):
-        row = out[i][:steps]
-        for s in range(0, row.size - 7, 8):
+def add_rows(emits, size, emitted):
+    """Add steps to `emitted`, whose rows take turns: few additions wait for the one before."""
+    rows = emitted.shape[0] - 1
+    for i in range(len(emits)):
+        row = emits[i]
+        for s in range(0, BATCH, 8):
             for j in range(8):
-                emitted[j & rows, np.uint32(row[s + j] + PADDING * gamma)] += 1
-        for s in range(row.size - row.size % 8, row.size):
-            emitted[0, np.uint32(row[s] + PADDING * gamma)] += 1
+                emitted[j & rows, row[s + j]] += 1
+        for s in range(size, BATCH):
+            emitted[0, row[s]] -= 1
