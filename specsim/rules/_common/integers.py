@@ -39,7 +39,7 @@ BATCH = 160
 PADDING = 16
 #: The state of a step: it has accepted all so far; equal bits left a decision open.
 ALIVE, TIE = np.uint32(1), np.uint32(2)
-NONE = np.empty((0, 0), np.int32)
+NO_TOKENS, NO_WORDS = np.empty((0, 0), np.int32), np.empty((0, 0), np.uint32)
 
 
 def as_integers(weights: Floats) -> Ints:
@@ -140,17 +140,17 @@ class Scratch(NamedTuple):
         return cls(words, found, found.view(np.uint32), state, context, np.array(emits), rests, tokens)
 
 
-def draw_steps(tables: Any, key: Key, first: int, out: TokenArray, words: Words = NONE.view(np.uint32)) -> None:
+def draw_steps(tables: Any, key: Key, first: int, out: TokenArray, words: Words = NO_WORDS) -> None:
     """Fill out[:γ] with the accepted tokens of the steps from `first` on, -1 behind them; out[γ] with their
     last tokens. They are drawn with their words, or with `words` [4k, S] if given; with several contexts, the
     last of `tables` has those [S] that they begin at."""
-    run_steps(tables, key, first, out.shape[1], out, words, NONE, Scratch.of(len(out) - 1))
+    run_steps(tables, key, first, out.shape[1], out, words, NO_TOKENS, Scratch.of(len(out) - 1))
 
 
 def count_steps(tables: Any, key: Key, first: int, steps: int, gamma: int, emitted: TokenArray) -> None:
     """Add what these steps emit to emitted[r, 2^k+16γ], r being 1 or 8: tokens, then padding, 16 columns for
     each position."""
-    run_steps(tables, key, first, steps, NONE, NONE.view(np.uint32), emitted, Scratch.of(gamma))
+    run_steps(tables, key, first, steps, NO_TOKENS, NO_WORDS, emitted, Scratch.of(gamma))
 
 
 @inner_kernel
