@@ -216,8 +216,9 @@ def run_steps(tables, key, first, steps, out, given, emitted, scratch):
                         emits[i, s] = tokens[i] if i < n else last.shape[1] + PADDING * i
                     emits[gamma, s] = tokens[n]
         for i in range(len(out)):
-            for s in range(size):
-                out[i, done + s] = np.int32(emits[i, s]) if emits[i, s] <= mask else -1
+            row, drawn_row = emits[i], out[i][done : done + size]
+            for s in range(drawn_row.size):
+                drawn_row[s] = np.int32(row[s]) if row[s] <= mask else np.int32(-1)
         if len(emitted):
             add_rows(emits, size, emitted)
 
