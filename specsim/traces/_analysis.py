@@ -4,6 +4,7 @@ The contexts are those of `alpha_context`: positions 0 … τ of each step; with
 steps begin; in a text (γ = 0) all. Intervals resample whole documents, since tokens of one are correlated."""
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,7 +13,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
-from specsim.core._kernels import Kernel, inner_summary_kernel, summary_kernel
+from specsim.core._kernels import Kernel, inner_summary_kernel, kernel, summary_kernel
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import CONFIDENCE, NONE, Piece, Shown, Table, bars, row_of, span
@@ -94,7 +95,7 @@ class _Contexts(NamedTuple):
     document: Ints
     beta: Floats  #: [2, N]
     entropy: Floats  #: NaN where q is not known
-    passed: Floats  #: 1 accepted, 0 rejected, NaN not tested
+    accepted: NDArray[np.int8]  #: 1 accepted, 0 rejected, −1 not tested
     begins: NDArray[np.bool_]  #: whether a step begins here
     tokens: Floats  #: [2, N] bounds on the tokens that the standard rule emits; none where there are flags
 
@@ -162,54 +163,68 @@ def summarise_and_read(
     summary, parts = summarise_with(trace, contexts, skip_damaged, told(progress))
     found = _Contexts(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
     slack, root = rounding(trace.layout), root_of(rng)
-    names, document = np.unique(found.document, return_inverse=True)
+    begins = np.flatnonzero(np.diff(found.document, prepend=~found.document[:1]))  # of runs of a document
+    names, document = np.unique(found.document[begins], return_inverse=True)
+    with ThreadPoolExecutor(1) as pool:  # drawing takes as long as all the rest
+        draws = pool.submit(document_draws, len(names), root)
+        document = np.repeat(document, np.diff(begins, append=found.document.size))
+        sums = _sums(found, document, len(names))
+        read: dict[str, Any] = {"by_entropy": _by_entropy(found, bins, slack)}
+        read["autocorrelation"] = _correlations(found, trace.layout)
     return summary, Reading(
         entropy_of=entropy_of,
-        documents=_groups(found, document, names, names, slack),
-        by_entropy=_by_entropy(found, bins, slack),
-        intervals=_intervals(found, document, trace.layout, root, slack) if len(names) > 1 else {},
-        autocorrelation=_correlations(found, trace.layout),
+        documents=_groups(sums, names, names, slack),
+        intervals=_intervals(sums, draws.result(), trace.layout, slack) if len(names) > 1 else {},
         root=root,
+        **read,
     )
 
 
 def _contexts(columns: AnyColumns, beta: Floats, layout: Layout, entropy_of: str) -> _Contexts:
     stride = layout.rows_per_step
-    accepted = columns.accepted.reshape(-1, stride)
-    begins = np.zeros(accepted.shape, dtype=bool)
-    begins[:, 0] = True
     if layout.flags:
         reached, tokens = reached_rows(columns.accepted, stride), np.empty((2, 0))
     else:
-        reached, chances = begins, acceptance_chances(columns, layout)
+        reached, chances = columns.position == 0, acceptance_chances(columns, layout)
         tokens = 1.0 + bound_reach(chances, beta.reshape(2, -1, stride)).sum(axis=2)
-    entropy = entropies(columns, entropy_of, reached.ravel())
+    rows = np.flatnonzero(reached)
+    position, entropy = columns.position[rows], entropies(columns, entropy_of, rows)
     if not layout.bonus and entropy_of == "q":
-        entropy[np.broadcast_to(np.arange(stride) == stride - 1, reached.shape)[reached]] = np.nan
-    return _Contexts(
-        document=columns.context.reshape(-1, stride)[reached],
-        beta=beta.reshape(2, -1, stride)[:, reached],
-        entropy=entropy,
-        passed=np.where(accepted >= 0, accepted, np.nan)[reached],
-        begins=begins[reached],
-        tokens=tokens,
-    )
+        entropy[position == layout.gamma] = np.nan
+    known = columns.context[rows], beta[:, rows], entropy, columns.accepted[rows]
+    return _Contexts(*known, position == 0, tokens)
 
 
-def _groups(found: _Contexts, belongs: Ints, least: Any, most: Any, slack: float) -> tuple[Group, ...]:
-    """The groups 0, 1, … that contexts belong to, -1 for none; empty groups are omitted."""
-    numbers, size = belongs + 1, len(least) + 1
+def _sums(found: _Contexts, belongs: Ints, size: int) -> Floats:
+    """[8, size] sums, see `_add`, over the contexts that belong to 0, 1, … size - 1, or to none, -1."""
+    sums = np.zeros((8, size + 1))  # the last is for none
+    _add(belongs, found.beta, found.accepted, found.begins, found.tokens, sums)
+    return sums[:, :-1]
 
-    def total(values: Any = None) -> Any:
-        return np.bincount(numbers, values, size)[1:]
 
-    contexts = total()
-    tested, accepted = total(np.isfinite(found.passed)), total(found.passed == 1)
-    low, high = (total(end) / np.maximum(contexts, 1) for end in found.beta)
+@kernel
+def _add(belongs, beta, accepted, begins, tokens, sums):  # type: ignore[no-untyped-def]
+    """Add contexts to `sums`: their number, β, how many were tested and accepted and begin a step, tokens."""
+    for t in range(belongs.size):
+        k = belongs[t]
+        sums[0, k] += 1
+        sums[1, k] += beta[0, t]
+        sums[2, k] += beta[1, t]
+        sums[3, k] += accepted[t] >= 0
+        sums[4, k] += accepted[t] == 1
+        sums[5, k] += begins[t]
+        if tokens.size:
+            sums[6, k] += tokens[0, t]
+            sums[7, k] += tokens[1, t]
+
+
+def _groups(sums: Floats, least: Any, most: Any, slack: float) -> tuple[Group, ...]:
+    """The groups of contexts of which `_sums` are these; empty groups are omitted."""
     found_groups = []
-    for i in np.flatnonzero(contexts):
-        beta = max(0.0, float(low[i]) - slack), min(1.0, float(high[i]) + slack)
-        counts = int(contexts[i]), beta, int(tested[i]), int(accepted[i])
+    for i in np.flatnonzero(sums[0]):
+        contexts, low, high, tested, accepted = sums[:5, i].tolist()
+        beta = max(0.0, low / contexts - slack), min(1.0, high / contexts + slack)
+        counts = int(contexts), beta, int(tested), int(accepted)
         found_groups.append(Group(least[i].item(), most[i].item(), *counts))
     return tuple(found_groups)
 
@@ -222,7 +237,7 @@ def _by_entropy(found: _Contexts, bins: int, slack: float) -> tuple[Group, ...]:
     belongs = np.searchsorted(edges[1:-1], found.entropy, side="right")
     belongs[~np.isfinite(found.entropy)] = -1
     ends = edges.round(DECIMALS)
-    return _groups(found, belongs, ends[:-1], ends[1:], slack)
+    return _groups(_sums(found, belongs, bins), ends[:-1], ends[1:], slack)
 
 
 def document_draws(documents: int, root: int) -> Floats:
@@ -238,27 +253,17 @@ def outer_quantiles(draws: Floats, low: Any, high: Any, below: Any) -> Interval:
     return float(least), float(most)
 
 
-def _intervals(
-    found: _Contexts, document: Ints, layout: Layout, root: int, slack: float
-) -> dict[str, Interval]:
+def _intervals(sums: Floats, draws: Floats, layout: Layout, slack: float) -> dict[str, Interval]:
     """Bootstrap intervals of ratios of sums over documents."""
-    size = int(document.max()) + 1
-    draws = document_draws(size, root)
-
-    def ratio(above: Any, below: Any) -> Interval:  # `above` may have two ends
-        *ends, base = (np.bincount(document, values, size) for values in (*np.atleast_2d(above), below))
-        return outer_quantiles(draws, ends[0], ends[-1], base)
-
-    tested, accepted = np.isfinite(found.passed), found.passed == 1
-    low, high = ratio(found.beta, np.ones(document.size))
+    contexts, low, high, tested, accepted, begins, *tokens = sums
+    low, high = outer_quantiles(draws, low, high, contexts)
     intervals = {"alpha_context": (max(0.0, low - slack), min(1.0, high + slack))}
     if layout.flags:
-        begins = found.begins.astype(np.float64)
-        intervals["alpha_verified"] = ratio(accepted, tested)
-        intervals["alpha_drafted"] = ratio(accepted, begins * layout.gamma)
-        intervals["tokens_per_step"] = ratio(accepted + begins, begins)
+        intervals["alpha_verified"] = outer_quantiles(draws, accepted, accepted, tested)
+        intervals["alpha_drafted"] = outer_quantiles(draws, accepted, accepted, begins * layout.gamma)
+        intervals["tokens_per_step"] = outer_quantiles(draws, accepted + begins, accepted + begins, begins)
     elif layout.gamma:
-        low, high = ratio(found.tokens, found.begins)
+        low, high = outer_quantiles(draws, *tokens, begins)
         intervals["expected_tokens"] = (low - layout.gamma * slack, high + layout.gamma * slack)
     return intervals
 
@@ -266,7 +271,7 @@ def _intervals(
 def _correlations(found: _Contexts, layout: Layout) -> dict[str, list[tuple[float, int]]]:
     series: dict[str, Floats] = {}
     if layout.flags:
-        series["acceptance"] = found.passed
+        series["acceptance"] = np.where(found.accepted >= 0, found.accepted, np.nan)
     if layout.top is None and (layout.flags or layout.gamma == 0):
         series["β"] = np.where(found.beta[0] == found.beta[1], found.beta[0], np.nan)
     return {name: grouped_autocorrelation(values, found.document, LAGS) for name, values in series.items()}
@@ -290,10 +295,11 @@ def grouped_autocorrelation(
 def _sum_pairs(x, known, belongs, lag):  # type: ignore[no-untyped-def]
     total = 0.0
     pairs = 0
-    for t in range(x.size - lag):
-        if known[t] & known[t + lag] & (belongs[t] == belongs[t + lag]):
-            total += x[t] * x[t + lag]
-            pairs += 1
+    later, known_later, belongs_later = x[lag:], known[lag:], belongs[lag:]
+    for t in range(later.size):  # without a branch, to be vectorised
+        both = known[t] & known_later[t] & (belongs[t] == belongs_later[t])
+        total += x[t] * later[t] if both else 0.0
+        pairs += both
     return total, pairs
 
 
@@ -307,16 +313,16 @@ EXPONENT = np.uint32(0xFF800000)  #: the bits of the exponent
 UNIT_LN2 = np.float32(np.log(2.0) / 2**23)
 
 
-def entropies(columns: AnyColumns, of: str, chosen: NDArray[np.bool_]) -> Floats:
-    """The entropy of the `chosen` rows of p or of q; a truncated row's tail counts as one token."""
+def entropies(columns: AnyColumns, of: str, chosen: Ints) -> Floats:
+    """The entropy of the rows `chosen` of p or of q; a truncated row's tail counts as one token."""
     rows = columns.p if of == "p" else columns.q
     if not isinstance(columns, Columns):
         listed = decode(rows[chosen]).astype(np.float64)
         found = scipy.special.entr(listed).sum(axis=1)
         return np.asarray(found + scipy.special.entr(np.maximum(0.0, 1.0 - listed.sum(axis=1))))
-    places, found = np.flatnonzero(chosen), np.empty(np.count_nonzero(chosen))
+    found = np.empty(chosen.size)
     with np.errstate(over="ignore"):  # kernels in plain Python warn of modular arithmetic
-        _ENTROPIES[rows.dtype.name](bits_of(rows), places, found)
+        _ENTROPIES[rows.dtype.name](bits_of(rows), chosen, found)
     return np.maximum(found, 0.0)
 
 

@@ -72,9 +72,9 @@ def take(columns: AnyColumns, rows: slice | Ints) -> AnyColumns:
 
 
 def reached_rows(accepted: NDArray[np.int8], stride: int) -> NDArray[np.bool_]:
-    """[S, γ + 1] whether S steps reach each position: up to the first token not accepted, included."""
-    passed = np.pad(accepted.reshape(-1, stride)[:, :-1] == 1, [(0, 0), (1, 0)], constant_values=True)
-    return np.cumprod(passed, axis=1).astype(bool)
+    """[S, γ + 1] whether S steps reach each position: none is accepted after the first that is not."""
+    passed = accepted.reshape(-1, stride)[:, :-1] == 1
+    return np.pad(passed, [(0, 0), (1, 0)], constant_values=True)
 
 
 class Layout(NamedTuple):

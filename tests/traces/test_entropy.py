@@ -29,7 +29,7 @@ def test_entropies_are_those_of_scipy(dtype, plain):
     if plain:
         p = p[:, :150]
     columns = Columns(*[np.zeros(0)] * 5, p, p[::-1].copy(), np.zeros(0))
-    chosen = np.arange(len(p)) % 3 != 1
+    chosen = np.flatnonzero(np.arange(len(p)) % 3 != 1)
     with interpreted() if plain else np.errstate():
         p_found, q_found = (entropies(columns, of, chosen) for of in "pq")
     wanted = scipy.special.entr(p.astype(np.float64)).sum(axis=1)
