@@ -311,6 +311,8 @@ def _sum_pairs(x, known, belongs, lag):  # type: ignore[no-untyped-def]
 ROOT_HALF = np.float32(0.5**0.5).view(np.uint32)
 EXPONENT = np.uint32(0xFF800000)  #: the bits of the exponent
 UNIT_LN2 = np.float32(np.log(2.0) / 2**23)
+#: Bytes of a row that is read although it was not chosen: memory is fetched ahead only where all is read.
+SHORT = 1024
 
 
 def entropies(columns: AnyColumns, of: str, chosen: Ints) -> Floats:
@@ -349,12 +351,19 @@ def _make_entropies(value: Kernel) -> Kernel:
     piece = inner_summary_kernel(sum_piece)
 
     def sum_rows(words, places, found):  # type: ignore[no-untyped-def]
+        union = np.uint32(0)  # is returned, so that the compiler keeps the reading
         for k in range(places.size):
             row = words[places[k]]
+            first = places[k - 1] + 1 if k > 0 and row.size * row.itemsize <= SHORT else places[k]
+            for left_out in range(first, places[k]):
+                other = words[left_out]
+                for i in range(other.size):
+                    union = np.uint32(union | np.uint32(other[i]))
             total = 0.0
-            for first in range(0, row.size, PIECE):
-                total += piece(row[first : min(first + PIECE, row.size)])
+            for start in range(0, row.size, PIECE):
+                total += piece(row[start : min(start + PIECE, row.size)])
             found[k] = total
+        return union
 
     return summary_kernel(sum_rows)
 
