@@ -169,15 +169,14 @@ def summarise_and_read(
         draws = pool.submit(document_draws, len(names), root)
         document = np.repeat(document, np.diff(begins, append=found.document.size))
         sums = _sums(found, document, len(names))
-        read: dict[str, Any] = {"by_entropy": _by_entropy(found, bins, slack)}
-        read["autocorrelation"] = _correlations(found, trace.layout)
-    return summary, Reading(
-        entropy_of=entropy_of,
-        documents=_groups(sums, names, names, slack),
-        intervals=_intervals(sums, draws.result(), trace.layout, slack) if len(names) > 1 else {},
-        root=root,
-        **read,
-    )
+        return summary, Reading(
+            entropy_of=entropy_of,
+            documents=_groups(sums, names, names, slack),
+            by_entropy=_by_entropy(found, bins, slack),
+            autocorrelation=_correlations(found, trace.layout),
+            intervals=_intervals(sums, draws.result(), trace.layout, slack) if len(names) > 1 else {},
+            root=root,
+        )
 
 
 def _contexts(columns: AnyColumns, beta: Floats, layout: Layout, entropy_of: str) -> _Contexts:
@@ -204,25 +203,24 @@ def _sums(found: _Contexts, belongs: Ints, size: int) -> Floats:
 
 @kernel
 def _add(belongs, beta, accepted, begins, tokens, sums):  # type: ignore[no-untyped-def]
-    """Add contexts to `sums`: their number, β, how many were tested and accepted and begin a step, tokens."""
+    """Add to `sums`: contexts, those that were tested, that were accepted, that begin a step; β; tokens."""
     for t in range(belongs.size):
         k = belongs[t]
         sums[0, k] += 1
-        sums[1, k] += beta[0, t]
-        sums[2, k] += beta[1, t]
-        sums[3, k] += accepted[t] >= 0
-        sums[4, k] += accepted[t] == 1
-        sums[5, k] += begins[t]
-        if tokens.size:
-            sums[6, k] += tokens[0, t]
-            sums[7, k] += tokens[1, t]
+        sums[1, k] += accepted[t] >= 0
+        sums[2, k] += accepted[t] == 1
+        sums[3, k] += begins[t]
+        for end in range(2):
+            sums[4 + end, k] += beta[end, t]
+            if tokens.size:
+                sums[6 + end, k] += tokens[end, t]
 
 
 def _groups(sums: Floats, least: Any, most: Any, slack: float) -> tuple[Group, ...]:
-    """The groups of contexts of which `_sums` are these; empty groups are omitted."""
+    """A group for each column of `sums`, see `_add`; empty groups are omitted."""
     found_groups = []
     for i in np.flatnonzero(sums[0]):
-        contexts, low, high, tested, accepted = sums[:5, i].tolist()
+        contexts, tested, accepted, _, low, high, *_ = sums[:, i].tolist()
         beta = max(0.0, low / contexts - slack), min(1.0, high / contexts + slack)
         counts = int(contexts), beta, int(tested), int(accepted)
         found_groups.append(Group(least[i].item(), most[i].item(), *counts))
@@ -255,7 +253,7 @@ def outer_quantiles(draws: Floats, low: Any, high: Any, below: Any) -> Interval:
 
 def _intervals(sums: Floats, draws: Floats, layout: Layout, slack: float) -> dict[str, Interval]:
     """Bootstrap intervals of ratios of sums over documents."""
-    contexts, low, high, tested, accepted, begins, *tokens = sums
+    contexts, tested, accepted, begins, low, high, *tokens = sums
     low, high = outer_quantiles(draws, low, high, contexts)
     intervals = {"alpha_context": (max(0.0, low - slack), min(1.0, high + slack))}
     if layout.flags:
@@ -354,14 +352,13 @@ def _make_entropies(value: Kernel) -> Kernel:
         union = np.uint32(0)  # is returned, so that the compiler keeps the reading
         for k in range(places.size):
             row = words[places[k]]
-            first = places[k - 1] + 1 if k > 0 and row.size * row.itemsize <= SHORT else places[k]
-            for left_out in range(first, places[k]):
-                other = words[left_out]
-                for i in range(other.size):
-                    union = np.uint32(union | np.uint32(other[i]))
+            if row.size * row.itemsize <= SHORT:
+                for left_out in range(places[k - 1] + 1, places[k]):  # none before the first
+                    for i in range(row.size):
+                        union = np.uint32(union | np.uint32(words[left_out, i]))
             total = 0.0
-            for start in range(0, row.size, PIECE):
-                total += piece(row[start : min(start + PIECE, row.size)])
+            for first in range(0, row.size, PIECE):
+                total += piece(row[first : min(first + PIECE, row.size)])
             found[k] = total
         return union
 
