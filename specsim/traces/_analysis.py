@@ -261,7 +261,7 @@ def _intervals(sums: Floats, draws: Floats, layout: Layout, slack: float) -> dic
         intervals["alpha_drafted"] = outer_quantiles(draws, accepted, accepted, begins * layout.gamma)
         intervals["tokens_per_step"] = outer_quantiles(draws, accepted + begins, accepted + begins, begins)
     elif layout.gamma:
-        low, high = outer_quantiles(draws, *tokens, begins)
+        low, high = outer_quantiles(draws, tokens[0], tokens[1], begins)
         intervals["expected_tokens"] = (low - layout.gamma * slack, high + layout.gamma * slack)
     return intervals
 
