@@ -73,8 +73,9 @@ class GrowingTables:
         texts, contexts = self._contexts.tokens(self._start_codes[places]), np.zeros_like(tokens)
         windows = sliding_window_view(np.vstack([texts.T, tokens[:-1]]), texts.shape[1], axis=0)
         emitted, tables = tokens >= 0, self.tables
+        codes = self._contexts.codes_of(windows[emitted])
         with self._lock:
-            contexts[emitted], _ = self._contexts.add(self._contexts.codes_of(windows[emitted]))  # none is new
+            contexts[emitted], _ = self._contexts.add(codes)  # none is new
         lost = (self._complete(contexts) == 0) & emitted
         p, q = (rows.model.rows(windows[lost]) for rows in (self._p, self._q))
         p_of, q_of = tables.p_of[contexts], tables.q_of[contexts]

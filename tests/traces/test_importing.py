@@ -676,7 +676,7 @@ def test_lines_are_read_once_and_told_of(tmp_path, monkeypatch, how):
     target, draft = many_lines(tmp_path, 9, **how)
     monkeypatch.setattr(jsonl, "TOLD_AT", 1000)
     opened, told = [], []
-    where = "specsim.traces._jsonl.texts.open_file"
+    where = "specsim.traces._importing.jsonl.open_file"
     monkeypatch.setattr(where, lambda path: opened.append(path) or open_file(path))
     trace = import_trace(target, tmp_path / "a", draft=draft, progress=lambda *two: told.append(two))
     assert opened == [target, draft] * (2 if how else 1)
@@ -706,7 +706,7 @@ def test_lines_are_read_in_little_memory(tmp_path, monkeypatch):
         print(json.dumps(wide), file=one)
         print(json.dumps(completion_form(rows, 1)), file=other)
     monkeypatch.setattr(jsonl, "BATCH", 2**10)
-    monkeypatch.setattr("specsim.traces._jsonl.texts.BLOCK", 2**13)
+    monkeypatch.setattr(jsonl, "BLOCK", 2**13)
     monkeypatch.setattr("specsim.traces._writer.SHARD_BYTES", 60_000)
     size = target.stat().st_size + draft.stat().st_size
     tracemalloc.start()

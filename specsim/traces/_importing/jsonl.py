@@ -6,24 +6,31 @@ only then the strings matter. V, k, and whether all tokens have ids are known at
 temporary file keeps the rows. `specsim.traces._jsonl` parses lines.
 """
 
+import hashlib
 import itertools
 import math
 import pickle
-from collections.abc import Callable, Iterator
-from typing import IO, NamedTuple
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from specsim.core._files import open_file
 from specsim.core._kernels import kernel
 from specsim.core._types import Ints
-from specsim.traces._jsonl.rows import REMEDY, Rows, Token, Tokens, WithoutIdError, describe
-from specsim.traces._jsonl.texts import Texts
+from specsim.traces._jsonl.rows import REMEDY, Rows, Text, Token, Tokens, WithoutIdError, describe, parse_line
 from specsim.traces._steps import Listings, Logged, Places, Source, Step, check_id
 
 SUFFIXES = (".jsonl", ".ndjson")
 
 #: Listed tokens that are kept together, and bytes after which progress is reported.
 BATCH, TOLD_AT = 2**18, 2**20
+#: Bytes that a thread reads at once, but for the rest of a line, and how often before they are needed.
+BLOCK, AHEAD = 2**22, 2
 
 
 class Paired(NamedTuple):
@@ -70,15 +77,47 @@ def _read(source: Source, tokens: Tokens) -> Logged:
     facts = {"text": f"{text}; nothing was drafted, each row is a place in it"}
     met = [tokens.token(number) for number in spool.order]
     ids = all(number is not None for number, _ in met)
-    names = dict.fromkeys(string for _, string in met if string is not None)
-    strings = None if ids else {string: i for i, string in enumerate(names)}
     if not ids:
         facts["vocabulary"] = "the strings met, in order: tokens were logged without their ids"
+    strings = dict.fromkeys(string for _, string in met if string is not None)
+    names: dict[str | None, int] = {string: i for i, string in enumerate(strings)}
+    known = (number if ids else names.get(string) for number, string in tokens.met)
+    # ids too large for a trace belong to rows that are not used
+    tokens.in_trace = np.array([-1 if one is None or one >= 2**63 else one for one in known], np.int64)
     largest = max((number for number, _ in met if number is not None), default=0)
     size = max(source.vocab_size or 0, largest + 1 if ids else len(names))
-    steps = _steps(spool, _ids_of(tokens, strings), tokens)
     about, top = [file.about for file in files], max(1, spool.most)
-    return Logged(size, 0, top, False, True, spool.total, steps, facts, files=about)
+    return Logged(size, 0, top, False, True, spool.total, _steps(spool, tokens), facts, files=about)
+
+
+class Texts:
+    """The texts of a file. `done` has the bytes of the lines begun, `about` the name, size and SHA-256 of
+    what was read."""
+
+    def __init__(self, path: Path, tokens: Tokens):
+        self.path, self.done = path, 0
+        self._tokens, self._digest = tokens, hashlib.sha256()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"file": self.path.name, "bytes": self.done, "sha256": self._digest.hexdigest()}
+
+    def __iter__(self) -> Iterator[Text]:
+        number = 0
+        with open_file(self.path) as file, ThreadPoolExecutor(1) as thread:
+            reading = deque(thread.submit(self._read, file) for _ in range(AHEAD))
+            while block := reading.popleft().result():
+                reading.append(thread.submit(self._read, file))
+                for line in BytesIO(block):  # decoded line by line, so that an error has a line number
+                    number += 1
+                    self.done += len(line)
+                    if not line.isspace():
+                        yield from parse_line(line, f"{self.path}, line {number}", self._tokens)
+
+    def _read(self, file: IO[bytes]) -> bytes:
+        block = file.read(BLOCK) + file.readline()
+        self._digest.update(block)
+        return block
 
 
 # From rows to steps.
@@ -168,36 +207,21 @@ def _joined(parts: list[tuple[str, Rows]]) -> _Side:
     return _Side([place for place, _ in parts], line, Rows(position, own, ends, numbers, logprobs))
 
 
-#: The ids of tokens by their numbers, -1 without one.
-IdsOf = Callable[[Ints], Ints]
-
-
-def _steps(spool: _Spool, ids_of: IdsOf, tokens: Tokens) -> Iterator[Places]:
+def _steps(spool: _Spool, tokens: Tokens) -> Iterator[Places]:
     size = max(1, BATCH // max(1, spool.most))  # each row may list that many
     for documents, *sides in spool:
         for first in range(0, len(documents), size):
             chosen = slice(first, first + size)
             p, q = (side.part(first, min(first + size, len(documents))) for side in sides)
-            listings = _listings(p.rows, ids_of), _listings(q.rows, ids_of)
-            steps = _one_by_one(documents[chosen], p, q, tokens, ids_of)
-            yield Places(documents[chosen], ids_of(p.rows.own), *listings, steps)
+            listings = _listings(p.rows, tokens), _listings(q.rows, tokens)
+            steps = _one_by_one(documents[chosen], p, q, tokens)
+            yield Places(documents[chosen], tokens.ids_of(p.rows.own), *listings, steps)
 
 
-def _ids_of(tokens: Tokens, strings: dict[str, int] | None) -> IdsOf:
-    if not tokens.strings:
-        return lambda numbers: numbers
-    if strings is None:
-        ids = [-1 if number is None else number for number, _ in tokens.met]
-    else:
-        ids = [-1 if string is None else strings.get(string, -1) for _, string in tokens.met]
-    # ids too large for a trace belong to rows that are not used
-    return np.array([one if one < 2**63 else -1 for one in ids], np.int64).__getitem__
-
-
-def _listings(rows: Rows, ids_of: IdsOf) -> Listings:
+def _listings(rows: Rows, tokens: Tokens) -> Listings:
     values = np.empty_like(rows.logprobs)
     _exponentials(rows.logprobs, values)
-    return Listings(np.diff(rows.ends), ids_of(rows.numbers), values)
+    return Listings(np.diff(rows.ends), tokens.ids_of(rows.numbers), values)
 
 
 @kernel
@@ -207,24 +231,24 @@ def _exponentials(values, out):  # type: ignore[no-untyped-def]
         out[i] = math.exp(values[i])
 
 
-def _one_by_one(documents: list[int], p: _Side, q: _Side, tokens: Tokens, ids_of: IdsOf) -> Iterator[Step]:
+def _one_by_one(documents: list[int], p: _Side, q: _Side, tokens: Tokens) -> Iterator[Step]:
     for row, document in enumerate(documents):
         place = p.place(row)
-        own = _ids(p.rows.own[row : row + 1], tokens, ids_of, place)
-        rows = [_row(side, row, tokens, ids_of) for side in (p, q)]
+        own = _ids(p.rows.own[row : row + 1], tokens, place)
+        rows = [_row(side, row, tokens) for side in (p, q)]
         yield Step(place, document, own, None, rows[:1], rows[1:])
 
 
-def _row(side: _Side, row: int, tokens: Tokens, ids_of: IdsOf) -> tuple[list[int], list[float]]:
+def _row(side: _Side, row: int, tokens: Tokens) -> tuple[list[int], list[float]]:
     place, (first, end) = side.place(row), side.rows.ends[row : row + 2]
-    ids = _ids(side.rows.listed(row), tokens, ids_of, place)
+    ids = _ids(side.rows.listed(row), tokens, place)
     if len(set(ids)) < len(ids):
         raise ValueError(f"{place}: two tokens of one row read alike; {REMEDY}")
     return ids, [math.exp(logprob) for logprob in side.rows.logprobs[first:end].tolist()]
 
 
-def _ids(numbers: Ints, tokens: Tokens, ids_of: IdsOf, place: str) -> list[int]:
-    ids = ids_of(numbers)
+def _ids(numbers: Ints, tokens: Tokens, place: str) -> list[int]:
+    ids = tokens.ids_of(numbers)
     for number in numbers[ids < 0]:
         own, _ = tokens.token(number)
         raise ValueError(f"{place}: token {own} is an id alone, others are strings alone; {REMEDY}")

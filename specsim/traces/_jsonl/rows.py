@@ -72,6 +72,7 @@ class Tokens:
         self.strings = strings
         self.met: list[Token] = []
         self.numbers: dict[Token, int] = {}
+        self.in_trace = np.empty(0, np.int64)  # by number, -1 for a token that is not
         self.texts = _Parsed(self, _token)
         self.ids = _Parsed(self, lambda key: (_id(key), None))
         self.named_ids = _Parsed(self, lambda logged: (_id(str(logged[0])), logged[1]))
@@ -89,6 +90,9 @@ class Tokens:
 
     def token(self, number: int) -> Token:
         return self.met[number] if self.strings else (number, None)
+
+    def ids_of(self, numbers: Ints) -> Ints:
+        return self.in_trace[numbers] if self.strings else numbers
 
 
 class _Parsed(dict[Any, int]):
@@ -176,19 +180,15 @@ def _of_prompt(prompt: list[Any], ids: list[int | None], tokens: Tokens, first: 
     rows, ids = prompt[first:end], ids[first:end]
     entries = [*itertools.chain.from_iterable(map(dict.values, rows))]
     keys: Iterable[Any] = itertools.chain.from_iterable(rows)
-    given: Any
-    decoded: Iterable[Any]
-    if any_form := not (typed and entries and isinstance(entries[0], typed.Scored)):
-        given = [*map(_responses.LOGPROB, entries)]
-        decoded = (entry.get("decoded_token") for entry in entries)
-    else:
-        given, decoded = typed.logprobs(entries), map(typed.DECODED, entries)
+    scored = typed is not None and isinstance(next(iter(entries), None), typed.Scored)
+    given: Any = typed.logprobs(entries) if scored else [*map(_responses.LOGPROB, entries)]
     if tokens.strings:
+        decoded = (entry.decoded_token if scored else entry.get("decoded_token") for entry in entries)
         numbers = _numbers(tokens.named_ids, zip(keys, decoded, strict=True), len(entries))
-    elif any_form:
-        numbers = _numbers(tokens.ids, keys, len(entries))
-    else:
+    elif scored:
         numbers = np.fromiter(keys, np.int64, len(entries))
+    else:
+        numbers = _numbers(tokens.ids, keys, len(entries))
     ends = np.cumsum([0, *map(len, rows)])
     own = numbers[np.minimum(ends[:-1], len(entries) - 1)]
     for row in range(len(rows)) if set(ids) != {None} or not all(rows) else ():

@@ -15,7 +15,7 @@ from specsim.core._types import MOST_TOKENS, Floats
 from specsim.traces import _responses
 from specsim.traces._responses import Column, Logged
 
-TOKEN, LOGPROB, ID, DECODED = map(attrgetter, ("token", "logprob", "id", "decoded_token"))
+TOKEN, LOGPROB, ID = map(attrgetter, ("token", "logprob", "id"))
 #: What names the id of a token, if a trace can have it.
 Key = Annotated[int, Meta(ge=0, lt=MOST_TOKENS)]
 
@@ -35,16 +35,13 @@ class Listed(Struct, gc=False):
     id: Any = None
     probs: None = None
     top_probs: None = None
-
-
-class Emitted(Listed, gc=False):
-    top_logprobs: list[Listed] | None = None
+    top_logprobs: "list[Listed] | None" = None
 
 
 class Given(Struct):
     """Log-probabilities of a chat, or of a completion."""
 
-    content: list[Emitted] | None = None
+    content: list[Listed] | None = None
     tokens: list[str] | None = None
     token_logprobs: list[float | None] | None = None
     top_logprobs: list[dict[str, float] | None] | None = None
