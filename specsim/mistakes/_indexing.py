@@ -1,6 +1,7 @@
 """Rows of the wrong position or of the wrong request, or rows used one token late."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,11 +51,10 @@ def least_of_call(passed: Any) -> Ints:
 
 def shortest_redrawn(x: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     """All rows stop where the first of them does, and a row whose draft was accepted there draws from p."""
-    u = rng.random((len(x), x.shape[1] + 1))
-    passed = ref.ratio_test(u[:, :-1], x, p[:, :-1], q)
-    least = least_of_call(passed)
-    cut = ref.first_failure(passed) > least
-    return pack_output(x, least, ref.last_token(x, p, np.where(cut[:, None, None], 0.0, q), least, u[:, -1]))
+    accepted, u = ref.accept_standard(x, p, q, rng)
+    least = np.full_like(accepted, accepted.min(initial=x.shape[1]))
+    cut = accepted > least
+    return pack_output(x, least, ref.last_token(x, p, np.where(cut[:, None, None], 0.0, q), least, u))
 
 
 def whole_draft(drafted: Tokens, accepted: int, last: int) -> Tokens:
@@ -104,18 +104,9 @@ MISTAKES = (
         recover=ref.target,
         law=one_late_law,
     ),
-    mistake(
-        "neighbours_target_rows",
-        verify=lambda x, p, q, rng: verify(x, p, q, rng, rows=lambda *_: (neighbours(p), q)),
-    ),
-    mistake(
-        "neighbours_draft_rows",
-        verify=lambda x, p, q, rng: verify(x, p, q, rng, rows=lambda *_: (p, neighbours(q))),
-    ),
-    mistake(
-        "draft_rows_strided",
-        verify=lambda x, p, q, rng: verify(x, p, q, rng, rows=lambda *_: (p, at_places_of_target(q))),
-    ),
+    mistake("neighbours_target_rows", verify=partial(verify, rows=lambda x, p, q: (neighbours(p), q))),
+    mistake("neighbours_draft_rows", verify=partial(verify, rows=lambda x, p, q: (p, neighbours(q)))),
+    mistake("draft_rows_strided", verify=partial(verify, rows=lambda x, p, q: (p, at_places_of_target(q)))),
     mistake("neighbours_token", pack=lambda x, accepted, last: pack_output(x, accepted, neighbours(last))),
     mistake("neighbours_draft", pack=lambda x, accepted, last: pack_output(neighbours(x), accepted, last)),
     mistake("cartesian_write", pack=cartesian_write),

@@ -91,6 +91,6 @@ MISTAKES = (
         "last_id_if_degenerate", recover=partial(or_else, lambda p: np.eye(1, p.shape[1], p.shape[1] - 1))
     ),
     mistake("first_id_if_degenerate", recover=partial(or_else, lambda p: np.eye(1, p.shape[1]))),
-    mistake("one_empty_residual", verify=lambda *given: ref.verify(*given, rows=target_if_any_empty)),
+    mistake("one_empty_residual", verify=partial(ref.verify, rows=target_if_any_empty)),
     mistake("padding_wins", verify=padding_wins),
 )
