@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from specsim.core._types import Floats, Ints
 from specsim.mistakes._base import Mistake, named
 from specsim.mistakes._laws import Row, Rows, StepLaw, as_given, chain_law, ratios
-from specsim.mistakes._rows import Parts, drawn_from, excess, standard_chance
+from specsim.mistakes._rows import Parts, drawn_from, excess, ratio, target
 from specsim.rules._common.tokenwise import kept_by_rows
 
 
@@ -55,10 +55,6 @@ def last_success(passed: Any) -> Ints:
 def mask_drafted(p: Floats, q: Floats, x: Ints, **values: float) -> Floats:
     """p without the drafted tokens."""
     return np.where(np.arange(p.shape[1]) == x[:, None], 0.0, p)
-
-
-def target(p: Floats, *_: Any, **values: float) -> Floats:
-    return p
 
 
 def own_rows(x: Ints, p: Floats, q: Floats, **values: float) -> tuple[Floats, Floats]:
@@ -202,7 +198,7 @@ def drawing(parts: Parts) -> dict[str, Any]:
         "recover": lambda p, q, x, **values: parts.recovered(p, q, **values),
         "bonus": lambda p, q, **values: parts.bonus(p, **values),
     }
-    if parts.accepted is not standard_chance:
+    if parts.accepted is not ratio:
         found["passes"] = lambda u, x, p, q, **values: u < at(parts.accepted(p, q, **values), x)
     return found
 

@@ -36,8 +36,8 @@ def excess(p: Floats, q: Floats, *_: Any, **values: float) -> Floats:
     return np.maximum(p - q, 0.0)
 
 
-def as_is(rows: Floats, **values: float) -> Floats:
-    return rows
+def target(p: Floats, *_: Any, **values: float) -> Floats:
+    return p
 
 
 def residual(p: Floats, q: Floats) -> Floats:
@@ -45,13 +45,9 @@ def residual(p: Floats, q: Floats) -> Floats:
     return normalised(excess(p, q), p)
 
 
-def ratio(p: Floats, q: Floats) -> Floats:
+def ratio(p: Floats, q: Floats, **values: float) -> Floats:
     """The chance of accepting: min(1, p/q), which cannot overflow; with q = 0 any token with p > 0 passes."""
     return np.divide(p, q, out=(p > 0.0).astype(np.float64), where=p < q)
-
-
-def standard_chance(p: Floats, q: Floats, **values: float) -> Floats:
-    return ratio(p, q)
 
 
 def rounded_ratio(p: Floats, q: Floats, dtype: DTypeLike) -> Floats:
@@ -312,14 +308,14 @@ class Parts:
     """What a mistake changes of a step: `accepted(p, q, **values)` gives the chances [n, V] of accepting,
     `recovered(p, q, **values)` and `bonus(p, **values)` weights of its last token; `said` what is special."""
 
-    accepted: Callable[..., Floats] = standard_chance
+    accepted: Callable[..., Floats] = ratio
     recovered: Callable[..., Floats] = excess
-    bonus: Callable[..., Floats] = as_is
+    bonus: Callable[..., Floats] = target
     said: str = ""
 
     def of_first(self, pair: Pair, **values: float) -> tuple[Floats, Floats]:
         """The law of a step's first token, and the chance of accepting each."""
-        chance = pair.chance if self.accepted is standard_chance else self.accepted(pair.p, pair.q, **values)
+        chance = pair.chance if self.accepted is ratio else self.accepted(pair.p, pair.q, **values)
         left = pair.residual
         if self.recovered is not excess:
             left = normalised(self.recovered(pair.p, pair.q, **values), left)
@@ -335,7 +331,7 @@ def drawn_from(weights: Callable[..., Floats], said: str = "") -> list[Parts]:
     both = Parts(recovered=lambda p, q, **values: weights(excess(p, q), **values), bonus=weights, said=said)
     return [
         both,
-        replace(both, bonus=as_is, said=f"{said} Only recovered tokens are wrong."),
+        replace(both, bonus=target, said=f"{said} Only recovered tokens are wrong."),
         replace(both, recovered=excess, said=f"{said} Only bonuses are wrong."),
     ]
 

@@ -35,7 +35,7 @@ from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.mistakes import Mistake
 from specsim.mistakes._reference import drawing, verify
-from specsim.mistakes._rows import PARTS, Pair, Parts, as_is, excess, standard_chance
+from specsim.mistakes._rows import PARTS, Pair, Parts, excess, ratio, target
 
 #: Ids from which on there are many.
 MANY = 1000
@@ -87,8 +87,8 @@ class Seen:
         """The images under the law of a mistake, of tokens that are reached as often as its chances say."""
         found, reached, values = np.zeros(self.counts.shape), 0.0, tuple(mistake.values.items())
         # a part that reads no values is computed once for all of them
-        of_first = () if (parts.accepted, parts.recovered) == (standard_chance, excess) else values
-        of_bonus = () if parts.bonus is as_is else values
+        of_first = () if (parts.accepted, parts.recovered) == (ratio, excess) else values
+        of_bonus = () if parts.bonus is target else values
         for ids in self.banks:
             first, shares = _of_first(self, ids, parts.accepted, parts.recovered, of_first)
             reached += shares.sum()
