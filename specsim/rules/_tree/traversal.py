@@ -32,7 +32,7 @@ from specsim.core._kernels import Kernel, Pointer, inner_kernel, kernel
 from specsim.core._types import Floats, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
-from specsim.rules._chain.block import survival
+from specsim.rules._chain.block import excess, survival
 from specsim.rules._common.base import FixedPair, end_step, named
 from specsim.rules._common.fixed_pairs import (
     CODES,
@@ -69,9 +69,9 @@ def traverse(
             if draft[x] == 0:  # q was exhausted
                 continue
             reached = visit(c, min(1, w * target[x] / draft[x]), reached)
-            excess = [max(w * a - b, 0 * a) for a, b in zip(target, draft, strict=True)]
-            w = update(w, sum(excess), draft[x])
-            target = normalise(excess) if any(excess) else target
+            residual = [max(w * a - b, 0 * a) for a, b in zip(target, draft, strict=True)]
+            w = update(w, sum(residual), draft[x])
+            target = normalise(residual) if any(residual) else target
             if not replaced:
                 left = [weight * (y != x) for y, weight in enumerate(draft)]
                 draft = normalise(left) if any(left) else left
@@ -101,7 +101,7 @@ def verify_rows(replaced, update, parents, draft_tokens, p, q, uniforms, values,
     size, deepest = draft_tokens.shape[1], tokens.shape[0] - 1
     # for the nodes on the path to the current one: number, weight, the child last tried, target and draft
     node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
-    w = np.empty(deepest + 1)
+    w, weights = np.empty(deepest + 1), np.empty(p.shape[2])
     target, draft = np.empty((deepest + 1, p.shape[2])), np.empty((deepest + 1, p.shape[2]))
     for b in range(draft_tokens.shape[0]):
         d = 0
@@ -127,12 +127,10 @@ def verify_rows(replaced, update, parents, draft_tokens, p, q, uniforms, values,
                 d -= 1
                 x = draft_tokens[b, child[d] - 1]
                 tried = draft[d, x]
-                mass = 0.0
-                for y in range(p.shape[2]):
-                    mass += max(w[d] * target[d, y] - draft[d, y], 0.0)
+                mass = excess(w[d], target[d], draft[d], weights)
                 if mass > 0.0:
                     for y in range(p.shape[2]):
-                        target[d, y] = max(w[d] * target[d, y] - draft[d, y], 0.0) / mass
+                        target[d, y] = weights[y] / mass
                 w[d] = update(w[d], mass, tried)
                 if not replaced:
                     draft[d, x] = 0.0

@@ -140,11 +140,9 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
                 visited[d] += 1
                 d += 1
                 node[d], w[d], visited[d] = c, chance, 0
+            elif d == 0 or uniforms[u - 1, s] < chance_of_node(left[d], w[d], count):
+                break
             else:
-                if d == 0:
-                    break
-                if uniforms[u - 1, s] < chance_of_node(left[d], w[d], count):
-                    break
                 d -= 1
         if count == 0 or left_over(p[s, u], q[s, u], given, w[d], weights) == 0.0:
             copy_row(p[s, u], weights)
