@@ -422,14 +422,8 @@ def fixed_pair(count: Kernel) -> FixedPair:
     def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Any, ...]:
         line = line_of(p, q, max(tree.depths.count(depth) for depth in range(1, tree.depth + 1)))
         nodes = np.array(tree.parents), np.array(tree.depths[1:])
-        return (
-            build_tables(p, q),
-            line,
-            different_edges(tree),
-            nodes,
-            by_parent(tree),
-            CODES[tree.draft_sampling],
-        )
+        drafted = by_parent(tree), CODES[tree.draft_sampling]
+        return build_tables(p, q), line, different_edges(tree), nodes, *drafted
 
     def verify_fixed_pair(
         pair, line, edges, nodes, children, sampling, draft_uniforms, verify_uniforms, tokens, accepted
