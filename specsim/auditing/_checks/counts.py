@@ -180,10 +180,7 @@ def count_by_table(tokens, accepted, stream, shifts, last, laws, by_ratio, by_p,
                 images[0, k] = mass
                 images[1, k] = of_ratio[row, x] + inside
                 images[2, k] = of_p[row, x] + inside
-            if i == 0:
-                for k in range(steps):
-                    first[begin + order[k]] = images[1, k]
-            _count_place(i, size, order[:steps], ends, labels, images, texts, tables)
+            _count_place(i, size, order[:steps], ends, labels, images, texts, first[begin:], tables)
 
 
 @kernel
@@ -215,10 +212,7 @@ def count_by_rows(tokens, accepted, stream, rows, tables, first):  # type: ignor
                     by_ratio = _mass_before(row, ratio, x, some)
                 labels[k] = x
                 images[0, k], images[1, k], images[2, k] = row[x], by_ratio + inside, by_p + inside
-            if i == 0:
-                for k in range(steps):
-                    first[begin + order[k]] = images[1, k]
-            _count_place(i, size, order[:steps], ends, labels, images, texts, tables)
+            _count_place(i, size, order[:steps], ends, labels, images, texts, first[begin:], tables)
 
 
 @inner_kernel
@@ -238,14 +232,17 @@ def _sort_by_length(accepted, order, ends):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def _count_place(i, size, order, ends, labels, images, texts, tables):  # type: ignore[no-untyped-def]
+def _count_place(i, size, order, ends, labels, images, texts, first, tables):  # type: ignore[no-untyped-def]
     """Count the tokens at place i of the steps from order[ends[i]] on; those before ends[i+1] end there.
 
     `labels` are the tokens, `images` their masses and their images by p/q and by p. texts[s] is the number
-    whose digits are the tokens of step s before, and then this one too."""
+    whose digits are the tokens of step s before, and then this one too. first[s] gets its image by p/q."""
     positions, (prefixes, pit, tail), of_ends, edges, impossible, ids = tables
     prefixes_of_ends, pit_of_ends, tail_of_ends = of_ends
     begin, end, steps, last = ends[i], ends[i + 1], order.size, edges.size - 1
+    if i == 0:
+        for k in range(steps):
+            first[order[k]] = images[1, k]
     bins, edge, here, here_of_ends = pit.shape[1], edges[last - 1], pit[i], pit_of_ends[i]
     for k in range(begin, steps):
         b = pit_bin(images[1, k], bins)
