@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from specsim.core._files import read_table
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Ints
-from specsim.core.distributions import copy_row, cumulative_draw
+from specsim.core.distributions import copy_row, cumulative_draw, is_zero, total_of
 
 #: How K siblings are sampled from q. For a single child the first two methods are the same.
 SAMPLING_METHODS: dict[str, str] = read_table("kinds")["siblings"]
@@ -44,6 +44,19 @@ def remaining_weights(q: Sequence[Any], drawn: Sequence[int]) -> list[Any]:
     """Weights of the next distinct sibling: q without the tokens `drawn`, or ones if that has no mass."""
     left = [weight * (token not in drawn) for token, weight in enumerate(q)]
     return left if any(left) else [weight * 0 + (token not in drawn) for token, weight in enumerate(q)]
+
+
+@inner_kernel
+def rest(q, drawn, weights):
+    """Fill weights[V] with those of `remaining_weights`; gives their sum."""
+    copy_row(q, weights)
+    for x in drawn:
+        weights[x] = 0.0
+    if is_zero(weights):
+        weights[:] = 1.0
+        for x in drawn:
+            weights[x] = 0.0
+    return total_of(weights)
 
 
 def rank_tokens(q: Sequence[Any]) -> list[int]:
@@ -97,11 +110,5 @@ def _draw_distinct(q, first, u, tokens):
     weights = np.empty(q.shape[1])
     for b in range(q.shape[0]):
         for k in range(first, tokens.shape[0]):
-            copy_row(q[b], weights)
-            for j in range(k):
-                weights[tokens[j, b]] = 0.0
-            if weights.max() == 0.0:
-                weights[:] = 1.0
-                for j in range(k):
-                    weights[tokens[j, b]] = 0.0
+            rest(q[b], tokens[:k, b], weights)
             tokens[k, b] = cumulative_draw(weights, u[k, b])

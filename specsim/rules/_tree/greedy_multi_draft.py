@@ -19,8 +19,7 @@ from collections.abc import Sequence
 
 from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row, StepLaw
-from specsim.core.distributions import copy_row, is_zero, total_of
-from specsim.models._drafts.sampling import remaining_weights
+from specsim.models._drafts.sampling import remaining_weights, rest
 from specsim.rules._common import nodewise
 from specsim.rules._common.fixed_pairs import draw_residual, index_of, mass_without, residual_mass
 from specsim.rules._common.tokenwise import normalise, positive_part
@@ -45,19 +44,6 @@ def choose(p, q, children, u, values, weights):
     for y in range(weights.size):
         weights[y] = max(p[y] - weights[y] / mass, 0.0)
     return recover(children, u, weights)
-
-
-@inner_kernel
-def rest(q, top, weights):
-    """Fill weights[V] with q without `top`, or with ones where that is nothing; gives their sum."""
-    copy_row(q, weights)
-    for x in top:
-        weights[x] = 0.0
-    if is_zero(weights):
-        weights[:] = 1.0
-        for x in top:
-            weights[x] = 0.0
-    return total_of(weights)
 
 
 @inner_kernel

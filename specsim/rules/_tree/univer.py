@@ -29,7 +29,7 @@ from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Ints, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw, total_of
 from specsim.models import Tree
-from specsim.models._drafts.sampling import remaining_weights
+from specsim.models._drafts.sampling import remaining_weights, rest
 from specsim.rules._chain.block import survival
 from specsim.rules._common.base import FixedPair, end_step, named
 from specsim.rules._common.fixed_pairs import (
@@ -46,7 +46,7 @@ from specsim.rules._common.fixed_pairs import (
     residual_mass,
 )
 from specsim.rules._common.tokenwise import normalise
-from specsim.rules._tree.greedy_multi_draft import LAST, rest
+from specsim.rules._tree.greedy_multi_draft import LAST
 
 
 def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
