@@ -103,8 +103,7 @@ def _parse(name: str) -> tuple[str, dict[str, float]]:
     if not colon or "=" not in rest or Path(name).exists():
         return name, {}
     readers = {key: whole if key in WHOLE else real for key in OPTIONS}
-    options = read_options(f"pair {name!r}", rest, readers)
-    return source, options
+    return source, read_options(f"pair {name!r}", rest, readers)
 
 
 def _hugging_face(source: str, options: dict[str, Any]) -> Trace:

@@ -102,18 +102,16 @@ class Kernel:
         )
         if self.contents is not None:
             name = f"{self.plain.__module__}.{self.plain.__qualname__}"
-            entries = _Entries(f"{name} {self.contents} {compiled.targetoptions}")
-            compiled._cache = entries
+            compiled._cache = _Entries(f"{name} {self.contents} {compiled.targetoptions}")
         return compiled
 
     @cached_property
     def contents(self) -> str | None:
         """A digest of this kernel and of all kernels that it calls, None if it is not kept on disk. Globals
         and cells enter by value, since numba compiles them as constants."""
-        found, described = [self], []
+        found = [self]
         try:
-            for part in found:  # grows while it is read
-                described.append(part._described(found))
+            described = [part._described(found) for part in found]  # grows while it is read
         except _NotDescribedError:
             return None
         return hashlib.sha256("\n".join(described).encode()).hexdigest()

@@ -69,10 +69,8 @@ def test_draws_too_law(tokens: Sequence[int], p: Rows, q: Rows, only: float) -> 
     passed, part = ratios(tokens, p, q), laws.by_rows(within)
     if only == FIRST:
         (first, *follow), ratio = laws.follow_rows(tokens, p, q), float(passed[0])
-        return stop_law(passed), [
-            part(first, low=ratio, high=1.0),
-            *(part(row, low=0.0, high=ratio) for row in follow),
-        ]
+        others = [part(row, low=0.0, high=ratio) for row in follow]
+        return stop_law(passed), [part(first, low=ratio, high=1.0), *others]
     *follow, bonus = laws.follow_rows(tokens, p, q)
     if only != BONUS:
         follow = [part(row, low=float(ratio), high=1.0) for row, ratio in zip(follow, passed, strict=True)]

@@ -437,9 +437,8 @@ def plan_recorded(trace: Trace, root: int = 0) -> MeasuredPlan:
     """The plan of a trace whose passes were measured, with intervals over its texts."""
     texts = [*read_texts(trace).values()]
     found = Resampled.of(texts, root)
-    verification, columns = found.seconds[2:, 0] / found.seconds[1, 0], []
-    for column in (found.cost, found.tokens, found.alphas, found.gains):
-        columns.append([ends_of(values) for values in column.T])
+    verification = found.seconds[2:, 0] / found.seconds[1, 0]
+    columns = [[*map(ends_of, one.T)] for one in (found.cost, found.tokens, found.alphas, found.gains)]
     each = enumerate(zip(*columns, verification.tolist(), strict=True), 1)
     draft, *target = (f"{1e3 * time:.3g}" for time in found.seconds[:, 0])
     said = (

@@ -340,8 +340,7 @@ def pareto_figure(comparison: Comparison) -> Figure:
         height = 1.6 + max(1.4 * rows, 0.15 * len(exact), 1.6)
         figure = Figure(figsize=(2.7 + 1.4 * columns, height))
         grid = figure.add_gridspec(rows, columns + 1, width_ratios=[1.8, *[1.0] * columns])
-        left = figure.add_subplot(grid[:, 0])
-        _draw_lossless(left, exact)
+        _draw_lossless(figure.add_subplot(grid[:, 0]), exact)
         panels = [figure.add_subplot(grid[k // columns, 1 + k % columns]) for k in range(len(lossy))]
         for place, (panel, name) in enumerate(zip(panels, names, strict=True)):
             _draw_lossy(panel, lossy, name)

@@ -84,8 +84,7 @@ def _gains(places: Places, mass: Floats, known: Sequence[Known], given: From, wi
     found[of_text] = [text.gains(own) for own in masses]
     if misread := [i for i, one in enumerate(known) if one.contexts is not None]:
         others = [_Alike.of(places, one.contexts, mass) for one in known if one.contexts is not None]
-        columns = places.contexts.shape[1]
-        read = [one.contexts.reshape(-1, columns) for one in others]
+        read = [one.contexts.reshape(-1, places.contexts.shape[1]) for one in others]
         tokens = [one.tokens.repeat(len(r) // len(one.tokens)) for one, r in zip(others, read, strict=True)]
         every = mass_under(
             np.concatenate(read), np.concatenate(tokens), lambda contexts: given(contexts).p, width

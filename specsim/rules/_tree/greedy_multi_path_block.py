@@ -261,8 +261,7 @@ def verify_rows(count, parents, draft_tokens, p, q, uniforms, values, tokens, ac
             if x < 0:
                 break
             for j in range(size):
-                u = parents[s, j]
-                follows = depths[size - 1 - j] == length + 1 and alike[u]
+                follows = depths[size - 1 - j] == length + 1 and alike[parents[s, j]]
                 alike[j + 1] |= follows and draft_tokens[s, j] == x
             draft = q[s, above[length]]
             below = 0.0
