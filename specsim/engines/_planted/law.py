@@ -202,14 +202,7 @@ class Law:
         return self._joined(texts[:, [place - offset for offset in self.offsets]], remembered, texts[:, 0])
 
     def contexts_of_head(
-        self,
-        heads: str,
-        seen: Ints,
-        places: Ints,
-        drafts: Ints,
-        words: Ints | None,
-        stale: int = 0,
-        late: int = 0,
+        self, heads: str, seen: Ints, places: Ints, drafts: Ints, words: Ints | None, stale: int, late: int
     ) -> Ints:
         """What a head reads to draft the tokens at `places` [B, n] of texts [B, T], [B · n, k].
 

@@ -153,10 +153,7 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals, le
             now = arrivals[queued]
         while queued < requests and running < max_batch and arrivals[queued] <= now:
             slot = order[running]
-            request[slot] = queued
-            emitted[slot] = 0
-            step[slot] = 0
-            joins[slot] = prefill
+            request[slot], emitted[slot], step[slot], joins[slot] = queued, 0, 0, prefill
             lengths[slot] = int(parameters[1]) if policy == HEURISTIC else most
             known[slot, 0] = PRIOR_TESTS * prior
             known[slot, 1:] = PRIOR_TESTS
