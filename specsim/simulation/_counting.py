@@ -121,19 +121,9 @@ def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-
             emitted[0, np.uint32(tokens[positions - 1, s] + 1)] += 1
 
 
-def run(
-    source: Batches,
-    tally: Tally,
-    key: Key,
-    first: int,
-    steps: int,
-    *,
-    threads: int,
-    progress: Progress = silent,
-) -> Partial:
+def run(source: Batches, tally: Tally, key: Key, first: int, steps: int, *, threads: int) -> Partial:
     """Count steps [first, first + steps) of `source` on threads; an exception or Ctrl-C ends all chunks."""
-    parts = count_chunks(source, tally, key, [(first, first + steps)], threads=threads)
-    return add_up(parts, tally, steps, progress)
+    return add_up(count_chunks(source, tally, key, [(first, first + steps)], threads=threads), tally, steps)
 
 
 def add_up(parts: Iterable[Partial], tally: Tally, steps: int, progress: Progress = silent) -> Partial:

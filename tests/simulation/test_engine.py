@@ -16,7 +16,7 @@ from specsim.core._streams import key_of
 from specsim.core.distributions import dyadic, synthetic_pair
 from specsim.models import DynamicTree, PromptLookup, TableModel, Tree, branching, chain, chains
 from specsim.simulation import _sources as sources
-from specsim.simulation._counting import StepTally, run
+from specsim.simulation._counting import StepTally, add_up, count_chunks, run
 from specsim.simulation._simulate import replay, simulate
 from specsim.simulation._sources import FixedPairSource, make_source
 from specsim.theory import accepted_law, expected_tokens
@@ -57,9 +57,10 @@ def in_small_batches(source, monkeypatch):
     return source if isinstance(source, FixedPairSource) else dataclasses.replace(source, batch_bytes=20_000)
 
 
-def count(source, steps, threads=1, first=0, **options):
+def count(source, steps, threads=1, first=0, **progress):
     tally = StepTally(source.tree.depth, source.vocab_size)
-    return run(source, tally, KEY, first, steps, threads=threads, **options).counts
+    parts = count_chunks(source, tally, KEY, [(first, first + steps)], threads=threads)
+    return add_up(parts, tally, steps, **progress).counts
 
 
 def same(one, other):
