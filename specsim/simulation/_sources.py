@@ -212,7 +212,7 @@ class ModelSource(RowSource):
 
     rule: Rule = field(kw_only=True)
     with_rows: bool = False
-    chunk = 2**16  #: so many that Python, and threads that wait for it, take little of the time
+    chunk = 2**16  #: threads wait for Python between batches, so few batches are faster
 
     @cached_property
     def tables(self) -> GrowingTables:

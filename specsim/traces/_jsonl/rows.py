@@ -109,10 +109,11 @@ class _Parsed(dict[Any, int]):
 
 def parse_line(line: bytes, place: str, tokens: Tokens) -> list[Text]:
     """The texts of a line. Raises ValueError naming the place."""
+    # msgspec also refuses NaN, and reads integers above 2^64 as floats
     for decode, read_logprobs in typed.FORMS[b'"choices"' not in line :] if typed else ():
         with suppress(ValueError, OverflowError, RecursionError, *_responses.STRANGE):
             if not line.isascii():
-                line.decode()  # what is skipped is not
+                line.decode()  # msgspec checks no string that it skips
             return list(_parse_texts(decode(line), read_logprobs, place, tokens))
     try:
         record = decode_line(line, unique=False)

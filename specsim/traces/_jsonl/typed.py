@@ -61,7 +61,7 @@ class Record(Struct):
 
 
 def read_logprobs(choice: Record) -> Logged | None:
-    """As `_responses.read_logprobs`."""
+    """As `_responses.read_logprobs`, and None for a completion whose lists differ in length."""
     given = choice.logprobs
     if given is None:
         return None
