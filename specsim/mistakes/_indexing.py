@@ -45,14 +45,17 @@ def cartesian_write(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
 
 def least_of_call(passed: Any) -> Ints:
     """The least number of accepted tokens of all rows."""
-    accepted = ref.first_failure(passed)
-    return np.full_like(accepted, accepted.min(initial=passed.shape[1]))
+    return least_of(ref.first_failure(passed), passed.shape[1])
+
+
+def least_of(accepted: Ints, most: int) -> Ints:
+    return np.full_like(accepted, accepted.min(initial=most))
 
 
 def shortest_redrawn(x: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     """All rows stop where the first of them does, and a row whose draft was accepted there draws from p."""
     accepted, u = ref.accept_standard(x, p, q, rng)
-    least = np.full_like(accepted, accepted.min(initial=x.shape[1]))
+    least = least_of(accepted, x.shape[1])
     cut = accepted > least
     return pack_output(x, least, ref.last_token(x, p, np.where(cut[:, None, None], 0.0, q), least, u))
 
