@@ -54,7 +54,7 @@ def speeds_of(
 def parts_of_a_step(weights: NDArray[np.float64], steps: int, multiprocessors: int) -> dict[str, Work]:
     """Make the two parts of a step in integers works of their own: random numbers, and look-ups.
 
-    Tokens are looked up in the alias table of `weights`, then their chances."""
+    Columns are looked up in the alias table of `weights`, and cuts beside them."""
     blocks = BLOCKS * multiprocessors
     columns = columns_of(weights)
     tables = cuda.to_device(columns), cuda.to_device(np.zeros_like(columns))
@@ -71,7 +71,7 @@ def parts_of_a_step(weights: NDArray[np.float64], steps: int, multiprocessors: i
 def random_numbers(gamma, steps, out):  # type: ignore[no-untyped-def]
     words, found = cuda.local.array(4, np.uint32), np.uint64(0)
     for s in range(cuda.grid(1), steps, cuda.gridsize(1)):
-        for _ in range(2 * ((2 * gamma + 4) // 4)):  # slots of words, and of what follows them
+        for _ in range(2 * (gamma // 4 + 1)):  # slots of words, and of what follows them
             fill_words(np.uint32(1), np.uint32(2), 4, s, words)
             found ^= np.uint64(words[0] ^ words[1] ^ words[2] ^ words[3])
             s += steps  # another counter
@@ -79,11 +79,11 @@ def random_numbers(gamma, steps, out):  # type: ignore[no-untyped-def]
 
 
 @cuda.jit
-def look_ups(columns, chances, gamma, steps, out):  # type: ignore[no-untyped-def]
+def look_ups(columns, cuts, gamma, steps, out):  # type: ignore[no-untyped-def]
     state, found = np.uint64(cuda.grid(1)), 0
     for _ in range(cuda.grid(1), steps, cuda.gridsize(1)):
         for _ in range(gamma + 1):  # at places from a linear congruential generator, which costs little
             state = (state * np.uint64(1664525) + np.uint64(1013904223)) & np.uint64(0xFFFFFFFF)
             x = np.int32(state * np.uint64(columns.size) >> np.uint64(32))
-            found += chances[columns[x] >> 30 & columns.size - 1]
+            found += cuts[x] ^ columns[x]
     out[cuda.grid(1)] = found

@@ -96,7 +96,7 @@ def against_parts(report: Report, size: int) -> None:
     p, q = synthetic_pair("zipf", size, 0.8, rng=0)
     steps = 2**25  # long enough for the tables, which are made once, not to count
     entries, last, *_ = get("standard").fixed_pair.tables(p, q, chain(GAMMA))
-    words = np.empty((12, BATCH), np.uint32)
+    words = np.empty((8, BATCH), np.uint32)
     emitted = np.zeros((8 if size <= 4096 else 1, last.shape[1]), np.int32)
     whole = engine(p, q, steps, 1)
 

@@ -205,7 +205,8 @@ def alias_lookup(table, u):
 
 
 def column_lookup(columns, number):
-    """One draw of a number of 62 bits from an alias table of as many bits a column, in plain Python."""
+    """One draw of a number of 62 bits from an alias table of as many bits a column, in plain Python: the token,
+    and the place of the number among as many of its column that draw it."""
     size = len(columns)
 
     def coin(bits):
@@ -213,22 +214,27 @@ def column_lookup(columns, number):
 
     column = (number >> 30) % size
     bits = int(columns[column])
-    return column if coin(number) < coin(bits) else (bits >> 30) % size
+    own, place = coin(bits), coin(number)
+    if place < own:
+        return column, place, own
+    return (bits >> 30) % size, place - own, 2**62 // size - own
 
 
 def standard_steps_of_a_pair(p, q):
     """The same for one pair of pmfs [V]: a function of the numbers of a step, the last token's and then one to
-    draft and one to test each position, that gives the drafted and the emitted tokens."""
+    draft and test each position, that gives the drafted tokens, their places among the numbers that draw them,
+    as fractions, and the emitted tokens."""
     residual = np.maximum(p - q, 0.0)
     weights = (q, residual if residual.any() else p, p)
     draft, recovered, bonus = (columns_of(row) for row in weights)
 
     def step(last, *numbers):
-        drafted = [column_lookup(draft, number) for number in numbers[::2]]
-        for i, (x, test) in enumerate(zip(drafted, numbers[1::2], strict=True)):
-            if not test < round(min(1.0, float(p[x]) / float(q[x])) * 2**62):
-                return drafted, [*drafted[:i], column_lookup(recovered, last)]
-        return drafted, [*drafted, column_lookup(bonus, last)]
+        found = [column_lookup(draft, number) for number in numbers]
+        drafted, places = [x for x, _, _ in found], [Fraction(place, among) for _, place, among in found]
+        for i, (x, place, among) in enumerate(found):
+            if not place < among * round(min(1.0, float(p[x]) / float(q[x])) * 2**62) >> 62:
+                return drafted, places, [*drafted[:i], column_lookup(recovered, last)[0]]
+        return drafted, places, [*drafted, column_lookup(bonus, last)[0]]
 
     return step
 

@@ -27,7 +27,7 @@ from specsim.core._types import MOST_SECONDS, Floats, Ints, TokenArray, check_be
 from specsim.models import LookaheadDecoding, Model, Pair, PromptLookup, Tree
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import fixed_pairs
-from specsim.rules._common.integers import BITS, REST, STEP, drawn, number, take_step
+from specsim.rules._common.integers import BITS, REST, STEP, coins_of, drawn, number, take_step
 from specsim.simulation import _checkpoints, methods
 from specsim.simulation._counting import Partial, StepTally, count_chunks, missing, no_counts
 from specsim.simulation._cuda import gpu_of
@@ -332,19 +332,25 @@ def _pair_step(
         drafted = fixed_pairs.draw_draft(p[0], q[0], tree, u[:, 0])
         contexts *= tree.size + 1
     else:
-        _, _, columns, chances, follow, *starts = source.tables
+        _, _, columns, cuts, follow, *starts = source.tables
         if isinstance(source, FewContextsSource):
             start, _ = source.reader.replayed(key, step, u)
             contexts = [starts[0][start_of(key, step, starts[0].size)]]
-        indices, tokens[:] = range(2 * tree.size + 1), -1
+        indices, tokens[:] = range(tree.size + 1), -1
         words, rests = ([word(key, purpose, step, i) for i in indices] for purpose in (STEP, REST))
-        take_step(columns, chances, follow, contexts[0], words, rests, tokens[:, 0])
-        numbers, drafted = np.array([number(words, rests, i) for i in indices]), []
-        for drafts in numbers[1::2]:
-            drafted.append(int(drawn(columns[3 * contexts[-1]], drafts)))
-            contexts.append(follow[contexts[-1], drafted[-1] & follow.shape[1] - 1])
-        u = numbers[1::2, None] * 2.0**-BITS
-        v = np.append(numbers[2::2], numbers[0])[:, None] * 2.0**-BITS
+        take_step(columns, cuts, follow, contexts[0], words, rests, tokens[:, 0])
+        last, *numbers = [int(number(words, rests, i)) for i in indices]
+        k, drafted, tests = int(columns.shape[1] - 1).bit_length(), [], []
+        for one in numbers:
+            table = columns[3 * contexts[-1]]
+            x, own, _, column = drawn(table, one)
+            # where the number lies among those of its column that draw the token
+            coin, threshold = coins_of(one, k), int(coins_of(table[column], k))
+            tests.append(coin / threshold if own else (coin - threshold) / (2 ** (BITS - k) - threshold))
+            drafted.append(int(x))
+            contexts.append(follow[contexts[-1], x & follow.shape[1] - 1])
+        u = np.array(numbers)[:, None] * 2.0**-BITS
+        v = np.array([*tests, last * 2.0**-BITS])[:, None]
     rows, top = [(p[context], q[context]) for context in contexts], tree.draft_sampling == "top"
     return start, _nodes(tree.parents, drafted, rows, None if top else u[:, 0]), v
 

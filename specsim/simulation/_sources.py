@@ -149,9 +149,9 @@ class FewContextsSource(FixedPairSource):
         """Those of all contexts, and `starts`."""
         pairs = zip(self.p, self.q, strict=True)
         found = [self.rule.fixed_pair.tables(p, q, self.tree, **self.rule.values) for p, q in pairs]
-        entries, last, columns, chances = (np.concatenate(parts) for parts in [*zip(*found, strict=True)][:4])
+        entries, last, columns, cuts = (np.concatenate(parts) for parts in [*zip(*found, strict=True)][:4])
         follow = np.pad(self.follow, ((0, 0), (0, columns.shape[1] - self.vocab_size)))
-        return entries, last, columns, chances, follow, self.starts
+        return entries, last, columns, cuts, follow, self.starts
 
     def from_starts(self, key: Key, first: int, steps: int) -> tuple[NDArray[np.generic], ...]:
         *tables, starts = self.tables

@@ -27,18 +27,19 @@ def emitted(out):
 
 def awkward_words(rng, tables, gamma, steps):
     """Words, in whole slots, with the ends of their range among them, and such as leave a decision open."""
-    entries, last, _, chances, _ = tables
-    words = rng.integers(0, 2**32, (4 * (gamma // 2 + 1), steps))
+    entries, last, _, cuts, _ = tables
+    words = rng.integers(0, 2**32, (4 * (gamma // 4 + 1), steps))
     ends = rng.choice([0, 0, 1, 2**31, 2**32 - 1], size=words.shape)
     words = np.where(rng.random(words.shape) < 0.4, ends, words)
     mask, equal = entries.shape[1] - 1, rng.random(words.shape) < 0.2
-    for i in range(2 * gamma + 1):
-        table = last[rng.integers(2)] if i == 0 else entries[min(i // 2, len(entries) - 1)]
-        found = table[words[i] & mask].astype(np.int64) & 0xFFFFFFFF & ~mask | words[i] & mask
-        if i and i % 2 == 0:
-            first = np.minimum(rng.choice(chances[min(i // 2 - 1, len(chances) - 1)], steps) >> 46, 0xFFFF)
-            found = first << 16 | words[i] & 0xFFFF
-        words[i] = np.where(equal[i], found, words[i])
+    for i in range(gamma + 1):
+        columns, row = words[i] & mask, min(max(i - 1, 0), len(entries) - 1)
+        table = last[rng.integers(2)] if i == 0 else entries[row]
+        ends = table[columns].astype(np.int64) & 0xFFFFFFFF
+        if i:
+            way = rng.integers(3, size=steps)  # the threshold, or a cut
+            ends = np.where(way < 2, np.minimum(cuts[row, way % 2, columns] >> 30, 2**32 - 1), ends)
+        words[i] = np.where(equal[i], ends & ~mask | columns, words[i])
     return words.astype(np.uint32)
 
 
@@ -55,13 +56,17 @@ def fill_steps(rule, tables, draft_uniforms, verify_uniforms, tokens, accepted):
 
 
 def words_of(tables, draft_uniforms, verify_uniforms):
-    """Words whose columns and coins, or tests, are these uniforms: in whole slots, the last token's first."""
+    """Words that draw what these uniforms draw, and whose places among those that draw a token are the uniforms
+    of its test: in whole slots, the last token's first."""
     gamma, steps = draft_uniforms.shape
-    words = np.zeros((4 * (gamma // 2 + 1), steps), dtype=np.uint32)
-    columns = tables[0].shape[1]
-    words[0] = drawing(verify_uniforms[gamma], columns)
-    words[1 : 2 * gamma : 2] = drawing(draft_uniforms, columns)
-    words[2 : 2 * gamma + 1 : 2] = verify_uniforms[:gamma] * 2.0**32
+    entries, words = tables[0], np.zeros((4 * (gamma // 4 + 1), steps), dtype=np.uint32)
+    size = entries.shape[1]
+    words[0] = drawing(verify_uniforms[gamma], size)
+    for i in range(gamma):
+        coin, column = np.divmod(drawing(draft_uniforms[i], size), size)
+        own = (entries[min(i, len(entries) - 1), column].astype(np.int64) & 0xFFFFFFFF) // size
+        first, end = np.where(coin < own, 0, own), np.where(coin < own, own, 2**32 // size)
+        words[i + 1] = (first + np.floor(verify_uniforms[i] * (end - first)).astype(np.int64)) * size + column
     return words
 
 

@@ -16,7 +16,7 @@ from specsim.core._kernels import interpreted
 from specsim.core._streams import key_of
 from specsim.core.distributions import synthetic_pair
 from specsim.models import chain
-from specsim.rules._common.integers import as_integers, columns_of, count_steps, draw_steps, take_step
+from specsim.rules._common.integers import as_integers, columns_of, count_steps, draw_steps, product, take_step
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._sources import FixedPairSource
 
@@ -40,12 +40,18 @@ weights = st.lists(
 
 def law_of(columns):
     """How many of 2^62 numbers draw each token."""
-    size, found = len(columns), {}
-    for column, bits in enumerate(columns.tolist()):
-        own = ((bits >> 30) // size << 30 | bits % 2**30, column)
-        for count, token in (own, (ONE // size - own[0], (bits >> 30) % size)):
-            found[token] = found.get(token, 0) + count
-    return [found.get(token, 0) for token in range(size)]
+    return accepted_of(columns, columns, np.full(len(columns), ONE))
+
+
+def accepted_of(columns, own, other):
+    """How many numbers below cuts draw each token, and are the first of those of their columns that do."""
+    size, found = len(columns), [0] * len(columns)
+    for column, (bits, *cuts) in enumerate(zip(*(one.tolist() for one in (columns, own, other)), strict=True)):
+        threshold, *ends = ((cut >> 30) // size << 30 | cut % 2**30 for cut in (bits, *cuts))
+        assert 0 <= ends[0] <= threshold <= ends[1] <= ONE // size
+        found[column] += ends[0]
+        found[(bits >> 30) % size] += ends[1] - threshold
+    return found
 
 
 @given(weights)
@@ -57,6 +63,14 @@ def test_a_table_has_the_law_of_its_weights_to_two_units(row):
     for weight, count in zip(exact, law, strict=False):
         assert abs(weight / sum(exact) - Fraction(count, ONE)) <= Fraction(2, ONE)
         assert weight or not count
+
+
+shares = st.one_of(st.integers(0, ONE), st.sampled_from([0, 1, 2**31 - 1, 2**31, ONE - 1, ONE]))
+
+
+@given(shares, shares)
+def test_products_are_rounded_down(one, other):
+    assert product(*map(np.int64, (one, other))) == one * other >> 62
 
 
 def test_one_bit_of_a_large_table_is_seen():
@@ -72,15 +86,15 @@ def test_a_step_from_tables_has_the_law_of_the_rule(name):
     """From p and q whose ratios and differences floats have exactly."""
     p, q = np.array([4, 1, 2, 1, 0, 8]) / 16, np.array([2, 2, 4, 4, 4, 0]) / 16
     rule = rules.get(name)
-    _, _, columns, chances, _ = rule.fixed_pair.tables(p, q, chain(2), **rule.values)
+    _, _, columns, cuts, _ = rule.fixed_pair.tables(p, q, chain(2), **rule.values)
     draft, *last = ([Fraction(count, ONE) for count in law_of(table)] for table in columns)
-    passed = [[Fraction(int(chance), ONE) for chance in row] for row in chances]
+    passed = [accepted_of(columns[0], *row) for row in cuts]
     rows = [[Fraction(weight) for weight in row] for row in (p, q)]
     for x in range(5):
         stop, follow = rule.law(
             (0, 1), (x, x), [rows[0]] * 3, [rows[1]] * 3, **{k: Fraction(v) for k, v in rule.values.items()}
         )
-        first, second = passed[0][x], passed[-1][x]
+        first, second = (Fraction(row[x]) / ONE / draft[x] for row in (passed[0], passed[-1]))
         assert draft[x] == rows[1][x]
         expected = [1 - first, first * (1 - second), first * second]
         assert all(abs(a - b) <= Fraction(8, ONE) for a, b in zip(stop, expected, strict=True))
@@ -102,15 +116,15 @@ def test_many_steps_at_once_are_the_single_steps_also_where_first_bits_are_equal
             rests = [number % 2**30 * 4 for number in numbers]
             n = take_step(*tables[2:], 0, words[:, s], rests, tokens)
         assert emitted(out[:, s]) == tokens[: n + 1].tolist()
-        assert column_lookup(tables[2][0], numbers[1]) == tokens[0] or n == 0
+        assert column_lookup(tables[2][0], numbers[1])[0] == tokens[0] or n == 0
 
 
 def test_equal_bits_are_not_decided_by_the_first_ones():
-    """With the rests of all columns and chances changed, steps with equal first bits differ, and no others."""
+    """With the rests of all columns and cuts changed, steps with equal first bits differ, and no others."""
     p, q = synthetic_pair("zipf", 100, 0.7, rng=0)
     tables = rules.get("standard").fixed_pair.tables(p, q, chain(3))
-    entries, last, columns, chances, follow = tables
-    others = entries, last, columns ^ (2**30 - 1), chances ^ (2**46 - 1), follow
+    entries, last, columns, cuts, follow = tables
+    others = entries, last, columns ^ (2**30 - 1), cuts ^ (2**46 - 1), follow
     awkward = awkward_words(np.random.default_rng(0), tables, 3, 500)
     usual = np.random.default_rng(0).integers(0, 2**32, awkward.shape).astype(np.uint32)
     for words, fewest, most in ((usual, 0, 2), (awkward, 20, 500)):
@@ -167,10 +181,10 @@ def test_a_table_that_is_off_by_a_hundredth_is_told_by_lengths_and_tokens(full):
     p, q = synthetic_pair("zipf", 32, 0.7, rng=0)
     tables, steps = rules.get("standard").fixed_pair.tables(p, q, chain(5)), 10**7 if full else 10**6
     assert min(p_values(tables, p, q, 5, steps)) > FALSE_ALARM
-    entries, last, columns, chances, follow = tables
+    entries, last, columns, cuts, follow = tables
     lenient = rules.get("lenience").fixed_pair.tables(p, q, chain(5), lenience=0.99)
     assert p_values(lenient, p, q, 5, steps)[0] < FALSE_ALARM
     off = rules.get("standard").fixed_pair.tables(p * (1 + 0.02 * (-1.0) ** np.arange(32)), q, chain(5))
-    assert p_values((entries, *off[1:3], chances, follow), p, q, 5, steps)[1] < FALSE_ALARM
-    swapped = entries, last[::-1].copy(), columns, chances, follow  # the bonus from the residual
+    assert p_values((entries, *off[1:3], cuts, follow), p, q, 5, steps)[1] < FALSE_ALARM
+    swapped = entries, last[::-1].copy(), columns, cuts, follow  # the bonus from the residual
     assert p_values(swapped, p, q, 5, steps)[1] < FALSE_ALARM

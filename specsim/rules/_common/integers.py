@@ -2,16 +2,17 @@
 pair, or of two models that read few contexts.
 
 **The law.** Probabilities are integers, in units of 2^-62, and so are the random numbers of a step: number 0
-draws the last token, number 2i + 1 the token at position i, and number 2i + 2 tests it. The token is accepted
-if the latter is below its chance. So rules that share p and q draft the same tokens with the same numbers, as
-do drafts of any length.
+draws the last token, and number i + 1 the token at position i, which it also tests. The numbers that draw a
+token are a few intervals, and those that accept it are the first part of each. So rules that share p and q
+draft the same tokens with the same numbers, as do drafts of any length.
 
 **The table.** To draw, the last bits of a number's word choose one of 2^k columns of an alias table, and all
-of its other bits are the coin. Columns have their bits in the same order: threshold, alias in the last k bits
-of the word, rest of the threshold. An *entry* has the word of a column alone, and that of a draft the first
-16 bits of two chances, those of its alias and of the column itself. So one load decides a draft and its test.
-Each context has tables of its own, and then chances do not depend on the position; `follow` has the context
-after a context and a token.
+of its other bits are the coin: below a threshold it draws the column's own token, from there on its alias. Two
+*cuts* end the coins that accept the one and the other. A column has its bits in the same order as a number:
+threshold, alias in the last k bits of the word, rest of the threshold. An *entry* has the word of a column
+alone, and that of a draft the first 16 bits of its cuts. So one load decides a draft and its test. Each
+context has tables of its own, and then cuts do not depend on the position; `follow` has the context after a
+context and a token.
 
 **The kernel.** It goes position by position over many steps, in short loops without a branch: look-ups that
 miss the cache overlap, and the arithmetic is vectorised. It draws every token and every test of a step, also
@@ -37,8 +38,8 @@ Words = NDArray[np.uint32]
 BATCH = 160
 #: Counts of what a rejected position emits, in any order: few additions wait for the one before.
 PADDING = 16
-#: The state of a step: it has accepted all so far; equal bits left a decision open.
-ALIVE, TIE = np.uint32(1), np.uint32(2)
+#: A word's difference from all that it is compared with.
+NOT_NEAR = np.uint32(0xFFFFFFFF)
 NO_TOKENS, NO_WORDS = np.empty((0, 0), np.int32), np.empty((0, 0), np.uint32)
 
 
@@ -54,6 +55,12 @@ def as_integers(weights: Floats) -> Ints:
     return np.diff(quotient, prepend=0)
 
 
+def product(one: Ints, other: Ints) -> Ints:
+    """Products of numbers in [0, 1], in units of 2^-62, rounded down, from digits of 31 bits."""
+    (a, b), (c, d) = ((number >> 31, number & 0x7FFFFFFF) for number in (one, other))
+    return a * c + (a * d + b * c + (b * d >> 31) >> 31)
+
+
 def columns_of(weights: Floats) -> Ints:
     """The alias table of weights ≥ 0 [V], of 2^k ≥ V columns."""
     weights = check_probabilities(weights, "weights")
@@ -63,22 +70,35 @@ def columns_of(weights: Floats) -> Ints:
     full = 1 << BITS - k
     thresholds, aliases = alias_columns(shares, full)
     thresholds[thresholds == full] = 0  # a full column is its own alias
-    return (thresholds >> 30 << k | aliases) << 30 | thresholds & 0x3FFFFFFF
+    return spread(thresholds, k) | aliases << 30
+
+
+def spread(coins: Ints, k: int) -> Ints:
+    """Coins of 62 - k bits with room for a column, as numbers have them."""
+    return coins >> 30 << 30 + k | coins & 0x3FFFFFFF
+
+
+def coins_of(numbers: Ints, k: int) -> Ints:
+    """The coins of numbers, or the thresholds of columns: their bits without the column, or the alias."""
+    return numbers >> 30 + k << 30 | numbers & 0x3FFFFFFF
 
 
 def tables(draft: Floats, accept: Floats, recovered: Floats, bonus: Floats) -> tuple[np.ndarray, ...]:
-    """Entries of drafts uint64 [r, 2^k] and of last tokens uint32 [2, 2^k]; columns and chances in full; the
-    only context.
+    """Entries of drafts uint64 [r, 2^k] and of last tokens uint32 [2, 2^k]; columns and cuts [r, 2, 2^k] in
+    full; the only context.
 
     accept [r, V] has the chance of each token by position; the last row is for all positions that follow."""
     columns = np.stack([columns_of(weights) for weights in (draft, recovered, bonus)])
-    chances = np.zeros((len(accept), columns.shape[1]), dtype=np.int64)
+    size, k = columns.shape[1], int(columns.shape[1] - 1).bit_length()
+    chances = np.zeros((len(accept), size), dtype=np.int64)
     chances[:, : draft.size] = np.rint(np.ldexp(np.fmin(np.fmax(accept, 0.0), 1.0), BITS))
     words = (columns >> 30).astype(np.uint64)
-    first = np.minimum(chances >> BITS - 16, 0xFFFF).astype(np.uint64)
-    aliases = words[0] & np.uint64(columns.shape[1] - 1)
-    entries = words[0] | first[:, aliases] << np.uint64(32) | first << np.uint64(48)
-    return entries, words[1:].astype(np.uint32), columns, chances, np.zeros((1, 1), np.int32)
+    aliases, thresholds, end = columns[0] >> 30 & size - 1, coins_of(columns[0], k), 1 << BITS - k
+    own, other = product(chances, thresholds), product(chances[:, aliases], end - thresholds) + thresholds
+    cuts = spread(np.stack([own, other], axis=1), k)
+    first = np.minimum(cuts >> BITS - 16, 0xFFFF).astype(np.uint64)
+    entries = words[0] | first[:, 1] << np.uint64(32) | first[:, 0] << np.uint64(48)
+    return entries, words[1:].astype(np.uint32), columns, cuts, np.zeros((1, 1), np.int32)
 
 
 @inner_kernel
@@ -89,35 +109,27 @@ def number(words, rests, index):
 
 @inner_kernel
 def drawn(columns, number):
-    """The token that a number draws."""
+    """The token that a number draws, whether it is its column's own, its coin, and the column."""
     mask = columns.size - 1
-    column = (number >> 30) & mask
-    bits, coin = columns[column], ~(mask << 30)
-    return column if (number & coin) < (bits & coin) else (bits >> 30) & mask
+    column, coin = (number >> 30) & mask, number & ~(mask << 30)
+    bits = columns[column]
+    own = coin < (bits & ~(mask << 30))
+    return column if own else (bits >> 30) & mask, own, coin, column
 
 
 @inner_kernel
-def take_step(columns, chances, follow, context, words, rests, tokens):
+def take_step(columns, cuts, follow, context, words, rests, tokens):
     """Fill `tokens` with what the step of these numbers emits; return how many of them are accepted."""
     gamma, n, mask = tokens.size - 1, 0, follow.shape[1] - 1
     while n < gamma:
-        x = drawn(columns[3 * context], number(words, rests, 2 * n + 1))
-        if not number(words, rests, 2 * n + 2) < chances[context + min(n, len(chances) - len(follow)), x]:
+        x, own, coin, column = drawn(columns[3 * context], number(words, rests, n + 1))
+        if not coin < cuts[context + min(n, len(cuts) - len(follow)), 0 if own else 1, column]:
             break
         tokens[n] = x
         context = follow[context, x & mask]
         n += 1
-    tokens[n] = drawn(columns[3 * context + (2 if n == gamma else 1)], number(words, rests, 0))
+    tokens[n] = drawn(columns[3 * context + (2 if n == gamma else 1)], number(words, rests, 0))[0]
     return n
-
-
-@inner_kernel
-def compare(low, high, word, test, mask):
-    """From the halves of an entry: the token, whether it is accepted, whether equal bits leave it open."""
-    own, last_bits = word < low, np.uint32(0xFFFF)
-    chance = np.uint32(high & ~last_bits) if own else np.uint32(high << np.uint32(16))
-    equal = (np.uint32(word ^ low) <= mask) | (np.uint32(test ^ chance) <= last_bits)
-    return np.uint32((word if own else low) & mask), test < chance, equal
 
 
 class Scratch(NamedTuple):
@@ -126,7 +138,8 @@ class Scratch(NamedTuple):
     words: Words  #: [4k, BATCH]
     found: NDArray[np.uint64]
     halves: Words  #: the same memory, [2 BATCH]
-    state: Words
+    alive: Words
+    near: Words
     context: TokenArray
     emits: Words  #: [γ+1, BATCH]
     rests: Words
@@ -134,10 +147,10 @@ class Scratch(NamedTuple):
 
     @classmethod
     def of(cls, gamma: int) -> "Scratch":
-        words, rests = (np.empty((4 * (gamma // 2 + 1), size), np.uint32) for size in (BATCH, 1))
-        found, (state, *emits) = np.empty(BATCH, np.uint64), np.empty((gamma + 2, BATCH), np.uint32)
+        words, rests = (np.empty((4 * (gamma // 4 + 1), size), np.uint32) for size in (BATCH, 1))
+        found, (alive, near, *emits) = np.empty(BATCH, np.uint64), np.empty((gamma + 3, BATCH), np.uint32)
         context, tokens = np.empty(BATCH, np.int32), np.empty(gamma + 1, np.int32)
-        return cls(words, found, found.view(np.uint32), state, context, np.array(emits), rests, tokens)
+        return cls(words, found, found.view(np.uint32), alive, near, context, np.array(emits), rests, tokens)
 
 
 def draw_steps(tables: Any, key: Key, first: int, out: TokenArray, words: Words = NO_WORDS) -> None:
@@ -157,9 +170,9 @@ def count_steps(tables: Any, key: Key, first: int, steps: int, gamma: int, emitt
 def run_steps(tables, key, first, steps, out, given, emitted, scratch):
     """Take steps, in the last batch also some behind the last one, and draw them, see `draw_steps`, if `out`
     has columns; count them, see `count_steps`, if `emitted` has."""
-    (entries, last, columns, chances, follow), gamma = tables[:5], len(scratch.emits) - 1
-    words, found, halves, state, context, emits, rests, tokens = scratch
-    mask = np.uint32(last.shape[1] - 1)
+    (entries, last, columns, cuts, follow), gamma = tables[:5], len(scratch.emits) - 1
+    words, found, halves, alive, near, context, emits, rests, tokens = scratch
+    mask, last_bits = np.uint32(last.shape[1] - 1), np.uint32(0xFFFF)
     for done in range(0, steps, BATCH):
         size = min(BATCH, steps - done)
         if not len(given):
@@ -167,12 +180,12 @@ def run_steps(tables, key, first, steps, out, given, emitted, scratch):
         for i in range(len(given)):
             for s in range(size):
                 words[i, s] = given[i, done + s]
-        state[:] = ALIVE
+        alive[:], near[:] = np.uint32(1), NOT_NEAR
         if len(tables) > 5:  # the compiler knows
             for s in range(BATCH):
                 context[s] = tables[5][min(done + s, tables[5].size - 1)]
         for i in range(gamma):
-            row, drafts, tests = emits[i], words[2 * i + 1], words[2 * i + 2]
+            row, drafts = emits[i], words[i + 1]
             padding = np.uint32(last.shape[1] + PADDING * i)
             if len(tables) == 5:
                 table = entries[min(i, len(entries) - 1)]
@@ -182,36 +195,35 @@ def run_steps(tables, key, first, steps, out, given, emitted, scratch):
                 for s in range(BATCH):
                     found[s] = entries[np.uint64(context[s]), np.uint64(drafts[s] & mask)]
             for s in range(BATCH):
-                token, passed, equal = compare(halves[2 * s], halves[2 * s + 1], drafts[s], tests[s], mask)
-                after = np.uint32(state[s] | (state[s] << ALIVE if equal else np.uint32(0)))
-                after = after if passed else np.uint32(after & ~ALIVE)
-                state[s] = after
-                row[s] = token if after & ALIVE else np.uint32(padding + (tests[s] & np.uint32(PADDING - 1)))
+                word, low, high = drafts[s], halves[2 * s], halves[2 * s + 1]
+                cut = np.uint32(high & ~last_bits) if word < low else np.uint32(high << np.uint32(16))
+                near[s] = min(near[s], np.uint32(word ^ low), np.uint32(word ^ cut))
+                alive[s] = np.uint32(alive[s] & np.uint32(word < cut))
+                row[s] = min(word, low) & mask if alive[s] else padding + (word & np.uint32(PADDING - 1))
             if len(tables) > 5:
                 for s in range(BATCH):
                     after = follow[np.uint64(context[s]), np.uint64(row[s] & mask)]
-                    context[s] = after if state[s] & ALIVE else context[s]
-        drafts, row, any_tie = words[0], emits[gamma], np.uint32(0)
+                    context[s] = after if alive[s] else context[s]
+        drafts, row, nearest = words[0], emits[gamma], NOT_NEAR
         if len(tables) == 5:
             for s in range(BATCH):
-                halves[s] = last[np.uint64(state[s] & ALIVE), np.uint64(drafts[s] & mask)]
+                halves[s] = last[np.uint64(alive[s]), np.uint64(drafts[s] & mask)]
         else:
             for s in range(BATCH):
-                halves[s] = last[np.uint64(2 * context[s] + (state[s] & ALIVE)), np.uint64(drafts[s] & mask)]
+                halves[s] = last[np.uint64(2 * context[s] + alive[s]), np.uint64(drafts[s] & mask)]
         for s in range(BATCH):
             word, low = drafts[s], halves[s]
-            after = np.uint32(state[s] | (TIE if np.uint32(word ^ low) <= mask else np.uint32(0)))
-            state[s] = after
-            any_tie = np.uint32(any_tie | after)
-            row[s] = np.uint32(min(word, low) & mask)
-        if any_tie & TIE:
+            near[s] = min(near[s], np.uint32(word ^ low))
+            nearest = min(nearest, near[s])
+            row[s] = min(word, low) & mask
+        if nearest <= mask | last_bits:
             begun = 0
             for s in range(size):
-                if state[s] & TIE:
+                if near[s] <= mask | last_bits:
                     if len(tables) > 5:
                         begun = tables[5][min(done + s, tables[5].size - 1)]
                     fill_words(key[0], key[1], REST, first + done + s, rests)
-                    n = take_step(columns, chances, follow, begun, words[:, s], rests[:, 0], tokens)
+                    n = take_step(columns, cuts, follow, begun, words[:, s], rests[:, 0], tokens)
                     for i in range(gamma):
                         emits[i, s] = tokens[i] if i < n else last.shape[1] + PADDING * i
                     emits[gamma, s] = tokens[n]

@@ -50,7 +50,7 @@ def fill_uniforms(k0, k1, purpose, step, out):
 
 def integer_step(gamma: int) -> Any:
     """Make `integers.take_step`, with what follows the entries of its tables."""
-    slots = 4 * ((2 * gamma + 4) // 4)
+    slots = 4 * (gamma // 4 + 1)
 
     @cuda.jit(device=True)
     def step(tables, k0, k1, number, tokens):
