@@ -66,13 +66,13 @@ plt.show()
 # %% [markdown]
 # ## One step by hand
 #
-# `simulate` draws steps by the million; `replay` shows any one of them, number by number. Step 2 of the
+# `simulate` draws steps by the million; `replay` shows any one of them, number by number. Step 5 of the
 # run with seed 1 takes both branches: of two drafted tokens, the first is accepted and the second
 # rejected.
 
 # %%
 pair = [float(x) for x in p], [float(x) for x in q]
-step = specsim.replay(*pair, step=2, gamma=2, rng=1)
+step = specsim.replay(*pair, step=5, gamma=2, rng=1)
 print(step)
 
 # %% [markdown]

@@ -339,9 +339,9 @@ def _pair_step(
         indices, tokens[:] = range(tree.size + 1), -1
         words, rests = ([word(key, purpose, step, i) for i in indices] for purpose in (STEP, REST))
         take_step(columns, cuts, follow, contexts[0], words, rests, tokens[:, 0])
-        last, *numbers = [int(number(words, rests, i)) for i in indices]
-        k, drafted, tests = int(columns.shape[1] - 1).bit_length(), [], []
-        for one in numbers:
+        numbers, k = [int(number(words, rests, i)) for i in indices], int(columns.shape[1] - 1).bit_length()
+        drafted, tests = [], []
+        for one in numbers[1:]:
             table = columns[3 * contexts[-1]]
             x, own, _, column = drawn(table, one)
             # where the number lies among those of its column that draw the token
@@ -349,8 +349,8 @@ def _pair_step(
             tests.append(coin / threshold if own else (coin - threshold) / (2 ** (BITS - k) - threshold))
             drafted.append(int(x))
             contexts.append(follow[contexts[-1], x & follow.shape[1] - 1])
-        u = np.array(numbers)[:, None] * 2.0**-BITS
-        v = np.array([*tests, last * 2.0**-BITS])[:, None]
+        last, *draws = (((one >> 30) % 2**k << BITS - k | coins_of(one, k)) * 2.0**-BITS for one in numbers)
+        u, v = np.array(draws)[:, None], np.array([*tests, last])[:, None]
     rows, top = [(p[context], q[context]) for context in contexts], tree.draft_sampling == "top"
     return start, _nodes(tree.parents, drafted, rows, None if top else u[:, 0]), v
 

@@ -89,9 +89,10 @@ def test_every_number_of_a_fixed_pair_is_what_the_step_by_hand_takes():
             [word(key_of(9), purpose, step, i) for i in range(5)] for purpose in (Purpose.STEP, Purpose.REST)
         )
         numbers = [(a << 32 | b) >> 2 for a, b in zip(high, low, strict=True)]
-        last, *others = (number / 2**62 for number in numbers)
         drafted, places, emitted = by_hand(*numbers)
-        assert [node.u for node in told.nodes] == others
+        # the column, of 64, before the coin
+        last, *draws = (((n >> 30) % 64 << 56 | n >> 36 << 30 | n % 2**30) / 2**62 for n in numbers)
+        assert [node.u for node in told.nodes] == draws
         assert list(told.verify_uniforms) == [*map(float, places), last]
         assert [node.token for node in told.nodes] == drafted
         assert told.tokens == tuple(emitted)
