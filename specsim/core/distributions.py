@@ -375,13 +375,13 @@ def alias_columns(shares: NDArray[Any], full: Any) -> tuple[NDArray[Any], Ints]:
     full column is its own alias. Hübschle-Schneider & Sanders, "Parallel weighted random sampling", 2022,
     section 4."""
     light, heavy = np.flatnonzero(shares < full), np.flatnonzero(shares >= full)
+    thresholds, aliases = np.minimum(shares, full), np.arange(shares.size)
     if heavy.size == 0:  # all equal but for rounding
-        light, heavy = np.flatnonzero(shares == 0), np.flatnonzero(shares > 0)
-    lacking, spare = np.cumsum(full - shares[light]), np.cumsum(shares[heavy] - full)
-    thresholds, aliases = np.full_like(shares, full), np.arange(shares.size)
+        return np.full_like(shares, full), aliases
+    lacking, spare = np.cumsum(full - thresholds[light]), np.cumsum(shares[heavy] - full)
     before = np.append(np.zeros_like(lacking[:1]), lacking[:-1])
-    giver = np.searchsorted(spare, before, side="right").clip(max=heavy.size - 1)
-    thresholds[light], aliases[light] = shares[light], heavy[giver]
+    taken = np.diff(np.searchsorted(before, spare), prepend=0, append=before.size)  # columns from each
+    aliases[light] = heavy[np.repeat(np.arange(heavy.size + 1), taken).clip(max=heavy.size - 1)]
     # the light column that overdraws each heavy one, unless it began with the next
     taker = np.searchsorted(lacking, spare[:-1], side="right")
     over = np.flatnonzero(np.append(before, spare[-1:])[taker] < spare[:-1])

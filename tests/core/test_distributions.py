@@ -288,6 +288,13 @@ def alias_drawn(table, u):
     return drawn.tolist()
 
 
+@pytest.mark.parametrize("size", [1, 48, 49, 107])
+def test_columns_of_equal_weights_are_full_however_their_shares_are_rounded(size):
+    """Of 49 and of 107 each share is rounded to less than its column."""
+    assert (1 / size * size < 1.0) == (size in (49, 107))
+    assert alias_table(np.ones(size)).tolist() == [2**31 - 1 << 32 | x for x in range(size)]
+
+
 def test_alias_draws_read_columns_and_coins_as_the_table_means_them():
     table = alias_table([1, 2, 3, 0, 10, 0.5, 0.25, 0])
     uniforms, expected = [], []

@@ -16,7 +16,14 @@ from specsim.core._kernels import interpreted
 from specsim.core._streams import key_of
 from specsim.core.distributions import synthetic_pair
 from specsim.models import chain
-from specsim.rules._common.integers import as_integers, columns_of, count_steps, draw_steps, product, take_step
+from specsim.rules._common.integers import (
+    as_integers,
+    columns_of,
+    count_steps,
+    draw_steps,
+    product,
+    take_step,
+)
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._sources import FixedPairSource
 
@@ -46,7 +53,9 @@ def law_of(columns):
 def accepted_of(columns, own, other):
     """How many numbers below cuts draw each token, and are the first of those of their columns that do."""
     size, found = len(columns), [0] * len(columns)
-    for column, (bits, *cuts) in enumerate(zip(*(one.tolist() for one in (columns, own, other)), strict=True)):
+    for column, (bits, *cuts) in enumerate(
+        zip(*(one.tolist() for one in (columns, own, other)), strict=True)
+    ):
         threshold, *ends = ((cut >> 30) // size << 30 | cut % 2**30 for cut in (bits, *cuts))
         assert 0 <= ends[0] <= threshold <= ends[1] <= ONE // size
         found[column] += ends[0]

@@ -7,12 +7,12 @@ token are a few intervals, and those that accept it are the first part of each. 
 draft the same tokens with the same numbers, as do drafts of any length.
 
 **The table.** To draw, the last bits of a number's word choose one of 2^k columns of an alias table, and all
-of its other bits are the coin: below a threshold it draws the column's own token, from there on its alias. Two
-*cuts* end the coins that accept the one and the other. A column has its bits in the same order as a number:
-threshold, alias in the last k bits of the word, rest of the threshold. An *entry* has the word of a column
-alone, and that of a draft the first 16 bits of its cuts. So one load decides a draft and its test. Each
-context has tables of its own, and then cuts do not depend on the position; `follow` has the context after a
-context and a token.
+of its other bits are the coin: below a threshold it draws the column's own token, else its alias. The coins
+that accept either token end at its *cut*. A column has its bits in the same order as a number: threshold,
+alias in the last k bits of the word, rest of the threshold. An *entry* has the word of a column alone, and
+that of a draft the first 16 bits of both cuts. So one load decides a draft and its test. Each context has
+tables of its own, and then cuts do not depend on the position; `follow` has the context after a context and a
+token.
 
 **The kernel.** It goes position by position over many steps, in short loops without a branch: look-ups that
 miss the cache overlap, and the arithmetic is vectorised. It draws every token and every test of a step, also
