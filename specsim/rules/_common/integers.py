@@ -78,7 +78,7 @@ def spread(coins: Ints, k: int) -> Ints:
     return coins >> 30 << 30 + k | coins & 0x3FFFFFFF
 
 
-def coins_of(numbers: Ints, k: int) -> Ints:
+def coins_of(numbers: Any, k: int) -> Any:
     """The coins of numbers, or the thresholds of columns: their bits without the column, or the alias."""
     return numbers >> 30 + k << 30 | numbers & 0x3FFFFFFF
 
