@@ -18,6 +18,7 @@ from specsim.core.distributions import synthetic_pair
 from specsim.models import chain
 from specsim.rules._common.integers import (
     as_integers,
+    coins_of,
     columns_of,
     count_steps,
     draw_steps,
@@ -93,9 +94,10 @@ def test_one_bit_of_a_large_table_is_seen():
 @pytest.mark.parametrize("name", RULES)
 def test_a_step_from_tables_has_the_law_of_the_rule(name):
     """From p and q whose ratios and differences floats have exactly."""
-    p, q = np.array([4, 1, 2, 1, 0, 8]) / 16, np.array([2, 2, 4, 4, 4, 0]) / 16
+    p, q = np.array([4, 1, 2, 1, 0, 8]) / 16, np.array([1, 2, 4, 4, 5, 0]) / 16
     rule = rules.get(name)
     _, _, columns, cuts, _ = rule.fixed_pair.tables(p, q, chain(2), **rule.values)
+    assert (coins_of(columns[0], 3) > 0).sum() > 1  # columns of two tokens
     draft, *last = ([Fraction(count, ONE) for count in law_of(table)] for table in columns)
     passed = [accepted_of(columns[0], *row) for row in cuts]
     rows = [[Fraction(weight) for weight in row] for row in (p, q)]
