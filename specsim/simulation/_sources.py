@@ -69,7 +69,7 @@ class FixedPairSource:
         """Enough steps to amortise adding the counts, which are as long as the vocabulary."""
         if self.rule.fixed_pair.count is None:
             return max(2**17, 2 * self.vocab_size)
-        return min(max(2**19, 16 * self.vocab_size), 2**31 // (self.tree.size + 1))  # counts are int32
+        return min(max(2**20, 16 * self.vocab_size), 2**31 // (self.tree.size + 1))  # counts are int32
 
     @property
     def vocab_size(self) -> int:
@@ -112,11 +112,11 @@ class FixedPairSource:
         gamma, columns = self.tree.size, self.tables[0].shape[1]
         emitted = np.zeros((8 if columns <= 2**12 else 1, columns + PADDING * gamma), dtype=np.int32)
         self.rule.fixed_pair.count(self.from_starts(key, first, steps), key, first, steps, gamma, emitted)
-        found, padding = np.split(emitted.sum(axis=0, dtype=np.int64), [columns])
-        shorter = padding.reshape(gamma, PADDING).sum(axis=1)  # [i]: steps that accept at most i
+        found = emitted.sum(axis=0, dtype=np.int64)
+        shorter = found[columns:].reshape(gamma, PADDING).sum(axis=1)  # [i]: steps that accept at most i
         tokens = np.zeros((2, 1 + self.vocab_size), dtype=np.int64)
         tokens[0, 0], tokens[0, 1:] = shorter.sum(), found[: self.vocab_size]
-        return {"lengths": np.diff(shorter, prepend=0, append=steps), "tokens": tokens}
+        return {"lengths": np.diff([0, *shorter.tolist(), steps]), "tokens": tokens}
 
 
 @dataclass(frozen=True)
