@@ -20,7 +20,7 @@ def write_page(bench: dict[str, Any]) -> None:
 def measured(bench: dict[str, Any]) -> str:
     """The machine, and a table for each part of the benchmarks."""
     machine, versions = bench["machine"], [f"{name} {number}" for name, number in bench["versions"].items()]
-    where = f"on {machine['cores']} cores of a {machine['processor']}"
+    where = f"on {machine['cores']} cores of {machine['processor']}"
     lines = [f"## With {machine['vectors']}", ""]
     lines += [f"Measured on {bench['date']}, {where}, with {', '.join(versions)}.", ""]
     for part, rows in groupby(bench["ratios"], key=lambda row: row["part"]):
