@@ -228,10 +228,10 @@ def test_an_interrupted_run_is_run_again_to_its_end():
     def interrupt(done, total):
         raise KeyboardInterrupt
 
-    options = {"gamma": 2, "steps": 1_000_000, "rng": 1}
+    options = {"gamma": 2, "steps": 3_000_000, "rng": 1}
     part = specsim.simulate(P, Q, **options, progress=interrupt)
     assert part.interrupted
-    assert 0 < part.steps < part.planned == 1_000_000
+    assert 0 < part.steps < part.planned == 3_000_000
     assert int(part.lengths.sum()) == part.steps
-    assert f"interrupted after {part.steps:,} of 1,000,000 steps" in str(part)
+    assert f"interrupted after {part.steps:,} of 3,000,000 steps" in str(part)
     assert specsim.rerun(part) == specsim.simulate(P, Q, **options) != part
