@@ -17,7 +17,7 @@ from specsim.core._streams import fill_uniforms, fill_words
 from specsim.distributions import synthetic_pair
 from specsim.models import chain
 from specsim.rules import get, kernel
-from specsim.rules._common.integers import BATCH
+from specsim.rules._common.integers import BATCH, word_count
 
 GAMMA = 5
 SIZES = (32, 1_000, 32_000, 128_256)
@@ -96,7 +96,7 @@ def against_parts(report: Report, size: int) -> None:
     p, q = synthetic_pair("zipf", size, 0.8, rng=0)
     steps = 2**25  # long enough for the tables, which are made once, not to count
     entries, last, *_ = get("standard").fixed_pair.tables(p, q, chain(GAMMA))
-    words = np.empty((8, BATCH), np.uint32)
+    words = np.empty((word_count(GAMMA), BATCH), np.uint32)
     emitted = np.zeros((8 if size <= 4096 else 1, last.shape[1]), np.int32)
     whole = engine(p, q, steps, 1)
 

@@ -374,7 +374,7 @@ def _draw_lossless(axis: Axes, entries: list[Entry]) -> None:
         if some:
             axis.plot([0.0] * len(some), some, label=drafts, **plotting.points(number))
     axis.set(xlim=(-0.12, 1.9), ylabel="tokens per step", xticks=[])
-    axis.locator_params(axis="y", nbins=5)  # of any height, which the layout changes with their width
+    axis.locator_params(axis="y", nbins=5)  # few: more have wider labels than there is room for
     axis.set_title("Lossless, TV 0")
     if entries:
         axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.01), borderaxespad=0.0)

@@ -5,7 +5,7 @@ from itertools import takewhile
 import numpy as np
 
 from specsim.core._streams import Purpose, word
-from specsim.rules._common.integers import draw_steps
+from specsim.rules._common.integers import draw_steps, word_count
 
 __all__ = ["FIRST", "KEY", "awkward_words", "emitted", "fill_steps", "numbers_of", "words_of"]
 
@@ -28,7 +28,7 @@ def emitted(out):
 def awkward_words(rng, tables, gamma, steps):
     """Words, in whole slots, with the ends of their range among them, and such as leave a decision open."""
     entries, last, _, cuts, _ = tables
-    words = rng.integers(0, 2**32, (4 * (gamma // 4 + 1), steps))
+    words = rng.integers(0, 2**32, (word_count(gamma), steps))
     ends = rng.choice([0, 0, 1, 2**31, 2**32 - 1], size=words.shape)
     words = np.where(rng.random(words.shape) < 0.4, ends, words)
     mask, equal = entries.shape[1] - 1, rng.random(words.shape) < 0.2
@@ -59,7 +59,7 @@ def words_of(tables, draft_uniforms, verify_uniforms):
     """Words that draw what these uniforms draw, and whose places among those that draw a token are the uniforms
     of its test: in whole slots, the last token's first."""
     gamma, steps = draft_uniforms.shape
-    entries, words = tables[0], np.zeros((4 * (gamma // 4 + 1), steps), dtype=np.uint32)
+    entries, words = tables[0], np.zeros((word_count(gamma), steps), dtype=np.uint32)
     size = entries.shape[1]
     words[0] = drawing(verify_uniforms[gamma], size)
     for i in range(gamma):

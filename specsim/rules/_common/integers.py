@@ -38,7 +38,7 @@ Words = NDArray[np.uint32]
 BATCH = 160
 #: Counts of what a rejected position emits, in any order: few additions wait for the one before.
 PADDING = 16
-#: A word's difference from all that it is compared with.
+#: How far a word is from the nearest of what it was compared with: before the first comparison.
 NOT_NEAR = np.uint32(0xFFFFFFFF)
 NO_TOKENS, NO_WORDS = np.empty((0, 0), np.int32), np.empty((0, 0), np.uint32)
 
@@ -132,6 +132,11 @@ def take_step(columns, cuts, follow, context, words, rests, tokens):
     return n
 
 
+def word_count(gamma: int) -> int:
+    """The words of a step, in whole slots."""
+    return 4 * (gamma // 4 + 1)
+
+
 class Scratch(NamedTuple):
     """Arrays that `run_steps` fills, [BATCH] or of one step: kernels that allocate none compile sooner."""
 
@@ -147,7 +152,7 @@ class Scratch(NamedTuple):
 
     @classmethod
     def of(cls, gamma: int) -> "Scratch":
-        words, rests = (np.empty((4 * (gamma // 4 + 1), size), np.uint32) for size in (BATCH, 1))
+        words, rests = (np.empty((word_count(gamma), size), np.uint32) for size in (BATCH, 1))
         found, (alive, near, *emits) = np.empty(BATCH, np.uint64), np.empty((gamma + 3, BATCH), np.uint32)
         context, tokens = np.empty(BATCH, np.int32), np.empty(gamma + 1, np.int32)
         return cls(words, found, found.view(np.uint32), alive, near, context, np.array(emits), rests, tokens)

@@ -50,11 +50,11 @@ def fill_uniforms(k0, k1, purpose, step, out):
 
 def integer_step(gamma: int) -> Any:
     """Make `integers.take_step`, with what follows the entries of its tables."""
-    slots = 4 * (gamma // 4 + 1)
+    count = integers.word_count(gamma)
 
     @cuda.jit(device=True)
     def step(tables, k0, k1, number, tokens):
-        words, rests = cuda.local.array(slots, np.uint32), cuda.local.array(slots, np.uint32)
+        words, rests = cuda.local.array(count, np.uint32), cuda.local.array(count, np.uint32)
         fill_words(k0, k1, STEP, number, words)
         fill_words(k0, k1, REST, number, rests)
         if len(tables) == 3:
