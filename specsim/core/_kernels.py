@@ -4,9 +4,11 @@
 listing the rules, costs nothing. A kernel may call other kernels. Kernels release the GIL, because they run
 on a pool of threads; division follows NumPy, so that a kernel never raises in the middle of a chunk.
 ``fastmath`` is only for summaries: it lets the compiler reorder additions, and a decision (accept or reject)
-must not depend on that. ``@inner_kernel`` is for kernels that are called for every step and allocate no
-array: they are inlined, and references to arrays are not counted, which takes most of their time. The loops
-that rules share take a kernel as an argument, a `Pointer`, and are compiled once.
+must not depend on that. Vectors are as wide as the processor has.
+
+``@inner_kernel`` is for kernels that are called for every step and allocate no array: they are inlined, and
+references to arrays are not counted, which takes most of their time. The loops that rules share take a kernel
+as an argument, a `Pointer`, and are compiled once.
 
 Compiled code is kept on disk, under NUMBA_CACHE_DIR if that is set. A file's name is the digest of everything
 the code depends on: the kernel's bytecode, its constants, the kernels that it calls, the types of its
@@ -51,6 +53,7 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], *, fastmath: bool = False, inner: bool = False):
         self.plain = function
+        self.made: Callable[[], Callable[..., Any]] = lambda: function  # what is compiled
         self.fastmath = fastmath
         self.inner = inner
         self.shared: tuple[Any, ...] = ()  # another kernel, and its first arguments, see `bound`
@@ -92,9 +95,16 @@ class Kernel:
                 )
         # `_nrt` is numba's runtime, which allocates arrays and counts references; no kernel is called from C
         options |= {"_nrt": not self.inner, "forceinline": self.inner, "no_cfunc_wrapper": True}
-        compiled = numba.njit(self.plain, nogil=True, error_model="numpy", fastmath=self.fastmath, **options)  # type: ignore[call-overload]
+        compiled = numba.njit(  # type: ignore[call-overload]
+            self.made(),
+            nogil=True,
+            error_model="numpy",
+            fastmath=self.fastmath,
+            pipeline_class=_compiler_class(),
+            **options,
+        )
         if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
-            return compiled
+            return self.plain
         # for a constant of its caller it would be compiled a second time
         template_for = compiled.get_call_template
         compiled.get_call_template = lambda given, named: template_for(
@@ -135,7 +145,7 @@ class Kernel:
         function = self.plain
         if not _of_the_package(function.__module__):
             raise _NotDescribedError
-        parts = (function.__code__, function.__defaults__, *self._frozen)
+        parts = (function.__code__, self.made.__code__, function.__defaults__, *self._frozen)
         options = f"{self.fastmath} {self.inner}"
         return f"{function.__module__}.{function.__qualname__} {options} {_described(parts, found)}"
 
@@ -214,6 +224,35 @@ def inner_kernel(function: Callable[..., Any]) -> Kernel:
 summary_kernel, inner_summary_kernel = (partial(Kernel, fastmath=True, inner=one) for one in (False, True))
 
 
+def _fetching() -> Callable[..., Any]:
+    from llvmlite import ir  # type: ignore[import-untyped]
+    from numba import types
+    from numba.core.cgutils import get_or_insert_function, voidptr_t
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def prefetch(context, words, place):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
+            data = context.make_array(signature.args[0])(context, builder, given[0]).data
+            byte, number = builder.bitcast(builder.gep(data, given[1:]), voidptr_t), ir.IntType(32)
+            form = ir.FunctionType(ir.VoidType(), [voidptr_t, number, number, number])
+            call = get_or_insert_function(builder.module, form, "llvm.prefetch.p0")
+            builder.call(call, [byte, number(0), number(3), number(1)])  # to read, into all caches, data
+            return context.get_dummy_value()
+
+        return types.void(words, place), generate
+
+    return lambda words, place: prefetch(words, place)  # type: ignore[call-arg]  # numba gives the first
+
+
+@inner_kernel
+def fetch(words: Any, place: int) -> None:
+    """Bring words[place], which may be beyond the end, into the cache; in plain Python nothing."""
+
+
+fetch.made = _fetching
+
+
 def available_threads(threads: int | None = None) -> int:
     """`threads`, or the number of cores of this process. Raises ValueError and TypeError as `check_count`."""
     if threads is None:
@@ -252,6 +291,34 @@ def _teach_numba_about_kernels() -> Any:
         return NativeValue(pointer._getvalue())
 
     return PointerType
+
+
+@cache
+def _compiler_class() -> Any:
+    """numba's compiler, which takes vectors as wide as the processor has: on some, LLVM would take half."""
+    from numba.core.compiler import CompilerBase, DefaultPassBuilder
+    from numba.core.compiler_machinery import register_pass
+    from numba.core.lowering import Lower
+    from numba.core.typed_passes import NativeLowering
+
+    class WideLower(Lower):
+        def setup_function(self, descriptor: Any) -> None:
+            super().setup_function(descriptor)
+            set.add(self.function.attributes, WIDE)  # llvmlite's own `add` refuses what it does not know
+
+    @register_pass(mutates_CFG=True, analysis_only=False)
+    class WideLowering(NativeLowering):
+        lowering_class = WideLower
+
+    class Compiler(CompilerBase):
+        def define_pipelines(self) -> list[Any]:
+            made = DefaultPassBuilder.define_nopython_pipeline(self.state)
+            steps = ((WideLowering if step is NativeLowering else step, name) for step, name in made.passes)
+            made.passes = list(steps)
+            made.finalize()
+            return [made]
+
+    return Compiler
 
 
 def _pointer_type(signature: Any) -> Any:
@@ -356,7 +423,7 @@ class _Entries:
 
     def _key(self, signature: Any, codegen: Any) -> bytes:
         """Everything the code for these arguments depends on; empty for a type that cannot be described."""
-        import llvmlite  # type: ignore[import-untyped]
+        import llvmlite
         import numba
 
         arguments, result = numba.core.sigutils.normalize_signature(signature)
@@ -366,7 +433,7 @@ class _Entries:
             return b""
         settings = [(name, getattr(numba.config, name)) for name in SETTINGS]
         versions = sys.version, numba.__version__, llvmlite.__version__, np.__version__
-        parts = self.kernel, types, result, codegen.magic_tuple(), settings, versions
+        parts = self.kernel, WIDE, types, result, codegen.magic_tuple(), settings, versions
         return "\n".join(map(str, parts)).encode() + b"\0"
 
     def _path(self, key: bytes) -> Path:
@@ -375,6 +442,9 @@ class _Entries:
 
 
 DIGEST_BYTES = 32
+
+#: The attribute of functions that asks LLVM for wide vectors.
+WIDE = '"prefer-vector-width"="512"'
 
 #: numba's settings that change the code.
 SETTINGS = ["BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE", "USING_SVML"]

@@ -178,6 +178,7 @@ def run_steps(tables, key, first, steps, out, given, emitted, scratch):
     (entries, last, columns, cuts, follow), gamma = tables[:5], len(scratch.emits) - 1
     words, found, halves, alive, near, context, emits, rests, tokens = scratch
     mask, last_bits = np.uint32(last.shape[1] - 1), np.uint32(0xFFFF)
+    flat_entries, flat, width = entries.reshape(-1), last.reshape(-1), np.uint32(last.shape[1])
     for done in range(0, steps, BATCH):
         size = min(BATCH, steps - done)
         if not len(given):
@@ -198,7 +199,9 @@ def run_steps(tables, key, first, steps, out, given, emitted, scratch):
                     found[s] = table[np.uint64(drafts[s] & mask)]
             else:
                 for s in range(BATCH):
-                    found[s] = entries[np.uint64(context[s]), np.uint64(drafts[s] & mask)]
+                    row[s] = np.uint32(context[s]) * width + (drafts[s] & mask)
+                for s in range(BATCH):
+                    found[s] = flat_entries[np.uint64(row[s])]
             for s in range(BATCH):
                 word, low, high = drafts[s], halves[2 * s], halves[2 * s + 1]
                 cut = np.uint32(high & ~last_bits) if word < low else np.uint32(high << np.uint32(16))
@@ -210,12 +213,11 @@ def run_steps(tables, key, first, steps, out, given, emitted, scratch):
                     after = follow[np.uint64(context[s]), np.uint64(row[s] & mask)]
                     context[s] = after if alive[s] else context[s]
         drafts, row, nearest = words[0], emits[gamma], NOT_NEAR
-        if len(tables) == 5:
-            for s in range(BATCH):
-                halves[s] = last[np.uint64(alive[s]), np.uint64(drafts[s] & mask)]
-        else:
-            for s in range(BATCH):
-                halves[s] = last[np.uint64(2 * context[s] + alive[s]), np.uint64(drafts[s] & mask)]
+        for s in range(BATCH):
+            which = alive[s] if len(tables) == 5 else np.uint32(2 * context[s] + alive[s])
+            row[s] = which * width + (drafts[s] & mask)
+        for s in range(BATCH):
+            halves[s] = flat[np.uint64(row[s])]
         for s in range(BATCH):
             word, low = drafts[s], halves[s]
             near[s] = min(near[s], np.uint32(word ^ low))
