@@ -10,10 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy
+from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
-from specsim.core._kernels import Kernel, inner_summary_kernel, kernel, summary_kernel
+from specsim.core._kernels import Kernel, fetch, inner_summary_kernel, kernel, summary_kernel
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import CONFIDENCE, NONE, Piece, Shown, Table, bars, row_of, span
@@ -21,7 +22,7 @@ from specsim.core._types import Floats, Ints, check_choice, check_count, checked
 from specsim.models import chain
 from specsim.rules import Rule
 from specsim.traces._format import AnyColumns, Columns, Layout, reached_rows, rounding
-from specsim.traces._pieces import PIECE, VALUES, bits_of, decode
+from specsim.traces._pieces import AHEAD, LINE, PIECE, VALUES, bits_of, decode
 from specsim.traces._reader import Trace
 from specsim.traces._summary import Interval, TraceBounds, TraceSummary, bound_reach, summarise_with
 from specsim.traces._truncated import acceptance_chances, drafted_probabilities
@@ -302,15 +303,19 @@ def _sum_pairs(x, known, belongs, lag):  # type: ignore[no-untyped-def]
 
 
 # The entropy of rows in nats, at about the speed at which they are read. Of a number x = 2^e·m, m from √½ to
-# √2, ln x is e ln 2 + 2 artanh s, s = (m - 1)/(m + 1), by the series of artanh up to s^7, which is off by
-# 1e-7 times itself at most. Pieces of rows are summed in float32: entropies are off by about 1e-7 times
-# themselves, far less than by what storing a row in float16 changes.
+# √2, ln x is e ln 2 + ln m, and ln m is t = m - 1 times a polynomial of t, off by 1e-7 times itself at most.
+# Pieces of rows are summed in float32. So entropies are off by about 1e-7 times themselves, far less than by
+# what storing a row in float16 changes.
 
 ROOT_HALF = np.float32(0.5**0.5).view(np.uint32)
 EXPONENT = np.uint32(0xFF800000)  #: the bits of the exponent
 UNIT_LN2 = np.float32(np.log(2.0) / 2**23)
-#: Bytes of a row that is read although it was not chosen: memory is fetched ahead only where all is read.
-SHORT = 1024
+#: The polynomial's coefficients, from t^0 on.
+SERIES = tuple(
+    Chebyshev.interpolate(lambda t: np.log1p(t) / t, 8, [0.5**0.5 - 1, 2**0.5 - 1])
+    .convert(kind=Polynomial)
+    .coef.astype(np.float32)
+)
 
 
 def entropies(columns: AnyColumns, of: str, chosen: Ints) -> Floats:
@@ -331,11 +336,10 @@ def _logarithm(x):  # type: ignore[no-untyped-def]
     # zero, and a subnormal number, get some finite logarithm: their share is below 1e-36
     word = np.float32(x).view(np.uint32)
     exponent = np.uint32(np.uint32(word - ROOT_HALF) & EXPONENT)
-    m = np.uint32(word - exponent).view(np.float32)
-    s = (m - np.float32(1)) / (m + np.float32(1))
-    z = s * s
-    series = np.float32(1 / 3) + z * (np.float32(1 / 5) + z * np.float32(1 / 7))
-    return np.float32(exponent.view(np.int32)) * UNIT_LN2 + (s + s) * (np.float32(1) + z * series)
+    t = np.uint32(word - exponent).view(np.float32) - np.float32(1)
+    a, b, c, d, e, f, g, h, i = SERIES
+    series = a + t * (b + t * (c + t * (d + t * (e + t * (f + t * (g + t * (h + t * i)))))))
+    return np.float32(exponent.view(np.int32)) * UNIT_LN2 + t * series
 
 
 def _make_entropies(value: Kernel) -> Kernel:
@@ -349,18 +353,14 @@ def _make_entropies(value: Kernel) -> Kernel:
     piece = inner_summary_kernel(sum_piece)
 
     def sum_rows(words, places, found):  # type: ignore[no-untyped-def]
-        union = np.uint32(0)  # is returned, so that the compiler keeps the reading
         for k in range(places.size):
-            row = words[places[k]]
-            if row.size * row.itemsize <= SHORT:
-                for left_out in range(places[k - 1] + 1, places[k]):  # none before the first
-                    for i in range(row.size):
-                        union = np.uint32(union | np.uint32(words[left_out, i]))
-            total = 0.0
+            row, total = words[places[k]], 0.0
             for first in range(0, row.size, PIECE):
-                total += piece(row[first : min(first + PIECE, row.size)])
+                part = row[first : min(first + PIECE, row.size)]
+                for i in range(0, part.size, 4 * LINE // part.itemsize):
+                    fetch(part, AHEAD + i)
+                total += piece(part)
             found[k] = total
-        return union
 
     return summary_kernel(sum_rows)
 

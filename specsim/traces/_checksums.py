@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._files import read_table
-from specsim.core._kernels import Kernel, inner_summary_kernel, kernel, summary_kernel
+from specsim.core._kernels import Kernel, fetch, inner_summary_kernel, kernel, summary_kernel
 from specsim.core._types import Floats, Ints
 from specsim.traces._format import LABELS, AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
-from specsim.traces._pieces import PAIRS, PIECE, SINGLE, bits_of, decode, fold, keeps_subnormals
+from specsim.traces._pieces import AHEAD, LINE, PAIRS, PIECE, SINGLE, bits_of, decode, fold, keeps_subnormals
 from specsim.traces._truncated import NO_TOKEN, bound_rows
 
 #: The faults of a row.
@@ -120,6 +120,9 @@ def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
                     end = min(first + PIECE, start + block)
                     p_words = p_bits[row, first:end]
                     q_words = q_bits[row, first:end]
+                    for i in range(0, p_words.size, LINE):
+                        fetch(p_words, AHEAD + i)
+                        fetch(q_words, AHEAD + i)
                     weight = np.uint32(1 + 2 * numbers * (first - start))
                     more, q_more, bits, p_sum, q_sum, least_sum = measure_piece(p_words, q_words, weight)
                     part = np.uint32(part + more)

@@ -73,8 +73,9 @@ def take(columns: AnyColumns, rows: slice | Ints) -> AnyColumns:
 
 def reached_rows(accepted: NDArray[np.int8], stride: int) -> NDArray[np.bool_]:
     """[S, γ + 1] whether S steps reach each position: none is accepted after the first that is not."""
-    passed = accepted.reshape(-1, stride)[:, :-1] == 1
-    return np.pad(passed, [(0, 0), (1, 0)], constant_values=True)
+    reached = np.ones((accepted.size // stride, stride), np.bool_)
+    np.equal(accepted.reshape(-1, stride)[:, :-1], 1, out=reached[:, 1:])
+    return reached
 
 
 class Layout(NamedTuple):

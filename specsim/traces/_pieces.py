@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from specsim.core._kernels import Kernel, inner_kernel, inner_summary_kernel, kernel
 
-#: Words that the loops take at a time.
-PIECE = 1024
+#: Words that the loops take at a time, how far ahead of them words are fetched, and those of a cache line:
+#: while one piece is computed, the memory works on a later one.
+PIECE, AHEAD, LINE = 256, 1024, 16
 LOW_HALF, HIGH_HALF = np.uint32(0xFFFF), np.uint32(0xFFFF0000)
 #: Where float32 has the exponent and fraction of a float16 number.
 FLOAT16_BITS = np.uint32(0x7FFF << 13)
