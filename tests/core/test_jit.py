@@ -27,6 +27,7 @@ from specsim.core._kernels import (
     Pointer,
     _folder,
     _tell_of,
+    fetch,
     inner_kernel,
     interpreted,
     kernel,
@@ -395,6 +396,22 @@ def test_a_constant_of_its_caller_compiles_no_kernel_again():
 
     assert caller(3) == 8
     assert len(called.compiled.signatures) == 1
+
+
+def test_vectors_are_wide_and_words_are_fetched_ahead():
+    def fetching(x):
+        total = 0.0
+        for i in range(x.size):
+            fetch(x, i + 10**6)  # far behind the end
+            total += x[i]
+        return total
+
+    made, x = kernel(fetching), np.arange(4.0)
+    assert made(x) == made.plain(x) == 6.0
+    (found,) = made.compiled.inspect_llvm().values()
+    assert '"prefer-vector-width"="512"' in found
+    assert "call void @llvm.prefetch" in found
+    assert fetch.contents not in (None, inner_kernel(fetch.plain).contents), "what it is made of decides"
 
 
 def test_a_loop_is_compiled_once_for_all_that_it_calls(folder):

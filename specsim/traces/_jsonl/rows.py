@@ -110,7 +110,7 @@ class _Parsed(dict[Any, int]):
 def parse_line(line: bytes, place: str, tokens: Tokens) -> list[Text]:
     """The texts of a line. Raises ValueError naming the place."""
     # msgspec also refuses NaN, and reads integers above 2^64 as floats
-    for decode, read_logprobs in typed.FORMS[b'"choices"' not in line :] if typed else ():
+    for decode, read_logprobs in typed.FORMS[tokens.strings][b'"choices"' not in line :] if typed else ():
         with suppress(ValueError, OverflowError, RecursionError, *_responses.STRANGE):
             if not line.isascii():
                 line.decode()  # msgspec checks no string that it skips

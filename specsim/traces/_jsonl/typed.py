@@ -4,7 +4,6 @@ Fields that no type has are skipped, so that no object is made of them."""
 
 from collections.abc import Sequence
 from itertools import accumulate, chain
-from operator import attrgetter
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from specsim.core._types import MOST_TOKENS, Floats
 from specsim.traces import _responses
 from specsim.traces._responses import Column, Logged
 
-TOKEN, LOGPROB, ID = map(attrgetter, ("token", "logprob", "id"))
 #: What names the id of a token, if a trace can have it.
 Key = Annotated[int, Meta(ge=0, lt=MOST_TOKENS)]
 
@@ -24,6 +22,11 @@ class Scored(Struct, gc=False):
     """What a prompt lists under an id."""
 
     logprob: float
+
+
+class Named(Scored, gc=False):
+    """The same where tokens are told apart by their strings."""
+
     decoded_token: str | None = None
 
 
@@ -60,6 +63,11 @@ class Record(Struct):
         return getattr(self, name, default)
 
 
+class NamedRecord(Record):
+    choices: "list[NamedRecord]" = []
+    prompt_logprobs: list[dict[Key, Named] | None] | None = None
+
+
 def read_logprobs(choice: Record) -> Logged | None:
     """As `_responses.read_logprobs`, and None for a completion whose lists differ in length."""
     given = choice.logprobs
@@ -80,13 +88,17 @@ def read_logprobs(choice: Record) -> Logged | None:
 
 
 def logprobs(entries: Sequence[Scored | Listed]) -> Floats:
-    return np.fromiter(map(LOGPROB, entries), np.float64, len(entries))
+    return np.array([one.logprob for one in entries], np.float64)
 
 
 def _column(entries: Sequence[Listed]) -> Column:
-    ids = [*map(ID, entries)]
-    return Column([*map(TOKEN, entries)], None if ids.count(None) == len(ids) else ids, logprobs(entries))
+    ids = [one.id for one in entries]
+    names = [one.token for one in entries]
+    return Column(names, None if ids.count(None) == len(ids) else ids, logprobs(entries))
 
 
-#: What decodes a line and what reads its choices, of these types and of any JSON.
-FORMS = (Decoder(Record).decode, read_logprobs), (decode, _responses.read_logprobs)
+#: What decodes a line and what reads its choices, of these types and of any JSON, with and without strings.
+FORMS = {
+    strings: ((Decoder(kind).decode, read_logprobs), (decode, _responses.read_logprobs))
+    for strings, kind in ((False, Record), (True, NamedRecord))
+}
