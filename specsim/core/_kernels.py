@@ -82,7 +82,7 @@ class Kernel:
     def compiled(self) -> Callable[..., Any]:
         return self._handed_over()
 
-    def _handed_over(self, **options: bool) -> Any:
+    def _handed_over(self, **options: Any) -> Any:
         """A function of numba's own, with these options of it."""
         import numba
 
@@ -95,14 +95,8 @@ class Kernel:
                 )
         # `_nrt` is numba's runtime, which allocates arrays and counts references; no kernel is called from C
         options |= {"_nrt": not self.inner, "forceinline": self.inner, "no_cfunc_wrapper": True}
-        compiled = numba.njit(  # type: ignore[call-overload]
-            self.made(),
-            nogil=True,
-            error_model="numpy",
-            fastmath=self.fastmath,
-            pipeline_class=_compiler_class(),
-            **options,
-        )
+        options |= {"nogil": True, "error_model": "numpy", "fastmath": self.fastmath}
+        compiled: Any = numba.njit(self.made(), pipeline_class=_compiler_class(), **options)
         if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
             return self.plain
         # for a constant of its caller it would be compiled a second time
@@ -296,25 +290,22 @@ def _teach_numba_about_kernels() -> Any:
 @cache
 def _compiler_class() -> Any:
     """numba's compiler, which takes vectors as wide as the processor has: on some, LLVM would take half."""
-    from numba.core.compiler import CompilerBase, DefaultPassBuilder
-    from numba.core.compiler_machinery import register_pass
-    from numba.core.lowering import Lower
-    from numba.core.typed_passes import NativeLowering
+    from numba.core import compiler, compiler_machinery, lowering, typed_passes
 
-    class WideLower(Lower):
+    class Lower(lowering.Lower):
         def setup_function(self, descriptor: Any) -> None:
             super().setup_function(descriptor)
             set.add(self.function.attributes, WIDE)  # llvmlite's own `add` refuses what it does not know
 
-    @register_pass(mutates_CFG=True, analysis_only=False)
-    class WideLowering(NativeLowering):
-        lowering_class = WideLower
+    @compiler_machinery.register_pass(mutates_CFG=True, analysis_only=False)
+    class Lowering(typed_passes.NativeLowering):
+        lowering_class = Lower
 
-    class Compiler(CompilerBase):
-        def define_pipelines(self) -> list[Any]:
-            made = DefaultPassBuilder.define_nopython_pipeline(self.state)
-            steps = ((WideLowering if step is NativeLowering else step, name) for step, name in made.passes)
-            made.passes = list(steps)
+    class Compiler(compiler.Compiler):
+        def define_pipelines(self) -> Any:
+            (made,) = super().define_pipelines()
+            own = {typed_passes.NativeLowering: Lowering}
+            made.passes = [(own.get(step, step), name) for step, name in made.passes]
             made.finalize()
             return [made]
 

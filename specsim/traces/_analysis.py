@@ -356,8 +356,8 @@ def _make_entropies(value: Kernel) -> Kernel:
         for k in range(places.size):
             row, total = words[places[k]], 0.0
             for first in range(0, row.size, PIECE):
-                part = row[first : min(first + PIECE, row.size)]
-                for i in range(0, part.size, 4 * LINE // part.itemsize):
+                part = row[first : first + PIECE]
+                for i in range(0, part.size, LINE):
                     fetch(part, AHEAD + i)
                 total += piece(part)
             found[k] = total

@@ -64,7 +64,7 @@ def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
                 _MEASURE_PAIRS[layout.dtype](*pairs, outside | outside << 16, *measured)
             else:
                 _MEASURE_DENSE[layout.dtype](*bits, outside, *measured)
-            if (bad := np.flatnonzero(found.fault == BAD_VALUE)).size:  # for whose words `_keep` is not f
+            if (bad := np.flatnonzero(found.fault == BAD_VALUE)).size:  # halves were summed without signs
                 total = np.full(bad.size, HORNER)
                 for low in range(0, layout.vocab_size, BLOCK):
                     p, q = (word[bad, low : low + BLOCK] for word in bits)

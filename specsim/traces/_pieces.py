@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from specsim.core._kernels import Kernel, inner_kernel, inner_summary_kernel, kernel
 
-#: Words that the loops take at a time, how far ahead of them words are fetched, and those of a cache line:
-#: while one piece is computed, the memory works on a later one.
+#: Words that the loops take at a time, how many words ahead memory is fetched, and those of a cache line.
 PIECE, AHEAD, LINE = 256, 1024, 16
 LOW_HALF, HIGH_HALF = np.uint32(0xFFFF), np.uint32(0xFFFF0000)
 #: Where float32 has the exponent and fraction of a float16 number.
@@ -63,13 +62,7 @@ def fold(word):
     return np.uint32(word ^ np.uint32(word >> np.uint32(15)))
 
 
-@inner_kernel
-def _keep(word):
-    """f of a number of 16 bits without the sign, which no probability has."""
-    return word
-
-
-def _make_single(value: Kernel, folded: Kernel) -> Kernel:
+def _make_single(value: Kernel) -> Kernel:
     """Words that hold one number each, value(word)."""
 
     def sum_words(p_words, q_words, weight):
@@ -81,8 +74,8 @@ def _make_single(value: Kernel, folded: Kernel) -> Kernel:
             bits = np.uint32(bits | np.uint32(x | y))
             p_sum += value(x)
             q_sum += value(y)
-            x = folded(x)
-            y = folded(y)
+            x = fold(x)
+            y = fold(y)
             part = np.uint32(part + np.uint32(np.uint32(x + y) * weight))
             q_part = np.uint32(q_part + y)
             weight = np.uint32(weight + np.uint32(2))
@@ -181,7 +174,7 @@ PAIRS = {
 }
 VALUES = {"float32": as_float32, "float16": as_float16, "bfloat16": as_bfloat16}
 #: Of words that hold one number.
-SINGLE = {name: _make_single(value, fold if name == "float32" else _keep) for name, value in VALUES.items()}
+SINGLE = {name: _make_single(value) for name, value in VALUES.items()}
 
 
 def bits_of(rows: NDArray[Any]) -> NDArray[Any]:

@@ -2,7 +2,7 @@
 
 Fields that no type has are skipped, so that no object is made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ class Scored(Struct, gc=False):
 
 
 class Named(Scored, gc=False):
-    """The same where tokens are told apart by their strings."""
+    """The same with the token's string."""
 
     decoded_token: str | None = None
 
@@ -53,8 +53,8 @@ class Given(Struct):
 class Record(Struct):
     """A choice, or what has it."""
 
-    choices: "list[Record]" = []
-    prompt_logprobs: list[dict[Key, Scored] | None] | None = None
+    choices: "Sequence[Record]" = []
+    prompt_logprobs: Sequence[Mapping[Key, Scored] | None] | None = None
     prompt_token_ids: Any = None
     logprobs: Given | None = None
     document: Any = None
@@ -64,8 +64,8 @@ class Record(Struct):
 
 
 class NamedRecord(Record):
-    choices: "list[NamedRecord]" = []
-    prompt_logprobs: list[dict[Key, Named] | None] | None = None
+    choices: "Sequence[NamedRecord]" = []
+    prompt_logprobs: Sequence[Mapping[Key, Named] | None] | None = None
 
 
 def read_logprobs(choice: Record) -> Logged | None:
