@@ -50,9 +50,7 @@ def _rules() -> Listing:
         f"trees; {comparison.steps:,} steps, seed {comparison.provenance.root}. Parameters: a rule's name, "
         "then name=value, as in lenience:lenience=0.5."
     )
-    for name in names():
-        for one in get(name).parameters:
-            parts.append(f"  {name}: {one.described}")
+    parts += [f"  {name}: {one.described}" for name in names() for one in get(name).parameters]
     return Listing(parts, records)
 
 

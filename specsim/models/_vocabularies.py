@@ -157,9 +157,8 @@ class VocabularyComparison(Shown):
             ("of them padding", *(NONE if one.padding is None else f"{one.padding:,}" for one in sides)),
             ("of this one alone", f"{self.only_target:,}", f"{self.only_draft:,}"),
         ]
-        for name in ENDS:
-            if any(name in one.ends for one in sides):
-                rows.append((name, *(one.end(name) for one in sides)))
+        named = [name for name in ENDS if any(name in one.ends for one in sides)]
+        rows += [(name, *(one.end(name) for one in sides)) for name in named]
         rows += [(name, *(one.settings[name] for one in sides)) for name in self.read_otherwise]
         yield self._verdict()
         yield Table(("", "target", "draft"), rows)

@@ -69,10 +69,6 @@ def _of_one_shape(p: Floats, q: Floats) -> tuple[Floats, Floats]:
     return np.ascontiguousarray(p), np.ascontiguousarray(q)
 
 
-#: In place of the tokens before each step, where no row depends on them.
-_UNKNOWN = np.empty(0, dtype=np.int32)
-
-
 class InverseCDF:
     """Draws tokens from rows of pmfs [C, V], as `searchsorted` does, from the first that may be meant."""
 
@@ -191,7 +187,8 @@ class PairRows:
 
     def rows(self, key: Key, first: int, steps: int) -> CaseRows:
         case, gamma, size = self.case, self.tree.size, self.vocab_size
-        tokens, _ = self.inverse.chains((*key, int(Purpose.DRAFT), first), steps, gamma, _UNKNOWN)
+        before = np.empty(0, dtype=np.int32)  # no row depends on the tokens before a step
+        tokens, _ = self.inverse.chains((*key, int(Purpose.DRAFT), first), steps, gamma, before)
         if not self.made or len(self.made[0][0]) < steps:  # of any steps without rotation
             p = np.tile(self.bank[0][0], (steps, gamma + 1, 1))
             q = np.tile(self.bank[1][0], (steps, gamma, 1))

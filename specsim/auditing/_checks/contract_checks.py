@@ -37,7 +37,8 @@ RARE_TOKEN = 4
 def check_promises(callee: Callee, root: int, timeout: float) -> Partial:
     """Check the promises of a verifier; broken promises are the failures of the result."""
     key, failures = case_key(root, PROMISES), list[Failure]()
-    for check in CHECKS:
+    alone = partial(_alone, "seeds"), partial(_alone, "uniforms")
+    for check in (_sizes, _reproducible, *alone, _edges, _rare_draft):
         try:
             failures += check(callee, key, timeout)
         except BrokenVerifier as error:
@@ -194,6 +195,3 @@ def _impossible(tokens: Ints, p: Floats, where: str) -> list[Failure]:
     step, position = bad[0]
     token = f"token {tokens[step, position]} at position {position + 1}"
     return [Failure("support", f"{where}: {token} has probability 0 under the target")]
-
-
-CHECKS = (_sizes, _reproducible, partial(_alone, "seeds"), partial(_alone, "uniforms"), _edges, _rare_draft)

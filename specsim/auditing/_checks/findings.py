@@ -301,11 +301,10 @@ def _dependence(results: Sequence[TableResult], level: float) -> Iterator[Findin
 
 def _extremes(table: Table, observed: Ints) -> str:
     """The tokens, or bins, that are most significantly too frequent and too rare, by their residuals."""
-    gap, parts = _residuals(table, observed), []
-    for cell, word in ((int(gap.argmax()), "too often"), (int(gap.argmin()), "too rarely")):
-        share = observed[cell] / observed.sum()
-        parts.append(f"{table.label(cell)} {word} ({_share(share)} for {_share(table.law[cell])})")
-    return ", ".join(parts)
+    gap, shares = _residuals(table, observed), observed / observed.sum()
+    ends = (int(gap.argmax()), "too often"), (int(gap.argmin()), "too rarely")
+    said = (f"{table.label(i)} {word} ({_share(shares[i])} for {_share(table.law[i])})" for i, word in ends)
+    return ", ".join(said)
 
 
 def _residuals(table: Table, observed: Ints) -> Floats:

@@ -67,8 +67,9 @@ class Library:
 
 def library_of(declared: Declared) -> Library:
     """The declared library on the declared device. Raises ValueError if either is not here."""
+    libraries: dict[str, type[Library]] = {"numpy": _NumPy, "torch": _Torch, "jax": _JAX, "cupy": _CuPy}
     try:
-        return _LIBRARIES[declared.arrays](declared.device)
+        return libraries[declared.arrays](declared.device)
     except ImportError as error:
         raise ValueError(f"the verifier asks for {declared.arrays} arrays: {error}; install it") from error
     except Exception as error:  # of any type: torch raises AssertionError without CUDA
@@ -162,9 +163,6 @@ class _CuPy(Library):
     def device(self) -> Device:
         runtime = self._cupy.cuda.runtime
         return Device(runtime.getDeviceProperties(self._number)["name"].decode(), runtime.memGetInfo()[0])
-
-
-_LIBRARIES: dict[str, type[Library]] = {"numpy": _NumPy, "torch": _Torch, "jax": _JAX, "cupy": _CuPy}
 
 
 def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:

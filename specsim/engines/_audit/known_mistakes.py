@@ -303,9 +303,8 @@ def contexts_read(answered: Answered, mistake: str, gamma: int, right: Ints, tim
             if one.tokens and max(one.tokens) < planted.target.words and min(one.tokens) >= 0:
                 asked, number = requests[one.number], which * len(texts) + i
                 sampling = replace(asked.sampling, stop=(), logprobs=None)
-                follower.add(
-                    replace(asked, number=number, n=1, max_tokens=len(one.tokens), sampling=sampling)
-                )
+                most = len(one.tokens)
+                follower.add(replace(asked, number=number, n=1, max_tokens=most, sampling=sampling))
     while follower.busy:
         follower.step()
     return follower.read.reshape(times, *right.shape)

@@ -154,16 +154,13 @@ def distinct_contexts(contexts: Ints) -> tuple[Ints, Ints]:
     """The distinct rows of `contexts` [n, k], and the index of each row among them [n]."""
     if contexts.shape[1] == 0:
         return contexts[:1], np.zeros(len(contexts), dtype=np.int64)
-    _, first, which = np.unique(_codes(contexts), return_index=True, return_inverse=True)
-    return contexts[first], which.reshape(-1)
-
-
-def _codes(numbers: Ints) -> NDArray[Any]:
-    """An integer for each row of `numbers` [n, k] ≥ 0, in their order, or the row if that is too large."""
-    sizes = numbers.max(axis=0) + 1 if len(numbers) else np.ones(numbers.shape[1], dtype=np.int64)
+    sizes = contexts.max(axis=0, initial=0) + 1
     if np.prod(sizes.astype(float)) < 2**62:
-        return np.ravel_multi_index(tuple(numbers.T), tuple(sizes))
-    return np.ascontiguousarray(numbers).view([("", numbers.dtype)] * numbers.shape[1]).reshape(-1)
+        codes: NDArray[Any] = np.ravel_multi_index(tuple(contexts.T), tuple(sizes))
+    else:  # too large for integers, but the rows themselves have the same order
+        codes = np.ascontiguousarray(contexts).view([("", contexts.dtype)] * contexts.shape[1]).reshape(-1)
+    _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    return contexts[first], which.reshape(-1)
 
 
 # The rows of a target and its draft in the contexts of a text.

@@ -257,15 +257,12 @@ def open_store(
     if out is None:
         return TextStore(None, {})
     folder = make_folder(out)
-    header = {
-        "engine": engine.name,
-        "version": engine.version,
-        "described": engine.describe(),
-        "seed": root,
-        "sampling": asdict(sampling),
-        **more,
-    }
-    return TextStore(folder / file, header)
+    return TextStore(folder / file, _about(engine) | {"seed": root, "sampling": asdict(sampling), **more})
+
+
+def _about(engine: Engine) -> dict[str, Any]:
+    """What an engine says of itself."""
+    return {"engine": engine.name, "version": engine.version, "described": engine.describe()}
 
 
 def planned_tokens(requests: Sequence[Request]) -> int:
@@ -294,7 +291,7 @@ def serve(
             progress(done, planned)
     except KeyboardInterrupt:
         interrupted = True
-    about = {"engine": engine.name, "version": engine.version, "described": engine.describe()}
+    about = _about(engine)
     more: dict[str, Any] = {"interrupted": interrupted, "seconds": time.perf_counter() - started}
     return _run(planted, requests, store, about, counters=asking.gained(), root=root, **more)
 

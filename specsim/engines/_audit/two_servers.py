@@ -114,14 +114,10 @@ class Serving:
 
     def read(self, i: int, texts: Sequence[TextCompletion]) -> list[Text]:
         """The texts of server `i` in the form that is compared; those without it are failures."""
-        found = []
-        for one in texts:
-            if self.form in one.forms:
-                found.append(Text(one.forms[self.form], one.finish))
-            else:
-                missing = Failure(one.number, "garbage", f"{self.form} are missing in some answers")
-                self.sides[i].unread.append(missing)
-        return found
+        said = f"{self.form} are missing in some answers"
+        lacking = [one.number for one in texts if self.form not in one.forms]
+        self.sides[i].unread += [Failure(number, "garbage", said) for number in lacking]
+        return [Text(one.forms[self.form], one.finish) for one in texts if self.form in one.forms]
 
 
 #: The blocks of rounds.

@@ -118,13 +118,9 @@ def _tokens(choice: dict[str, Any], named: list[int] | None, pair: Pair, where: 
     return tuple(given)
 
 
-Logprobs = tuple[float | None, ...] | None
-Lists = tuple[dict[int, float], ...] | None
-
-
 def _read_logprobs(
     choice: dict[str, Any], request: Request, pair: Pair, where: str
-) -> tuple[Logprobs, Lists, list[int] | None]:
+) -> tuple[tuple[float | None, ...] | None, tuple[dict[int, float], ...] | None, list[int] | None]:
     """Log-probabilities, lists of the most probable tokens, and token ids: each None if it is not there."""
     if (given := choice.get("logprobs")) is None:
         return None, None, None

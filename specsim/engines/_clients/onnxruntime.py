@@ -15,7 +15,6 @@ from specsim.engines._clients.writing import grammar_of
 from specsim.engines._planted.requests import BANS, Request
 
 PACKAGES = "onnxruntime-genai onnx onnx-ir torch transformers"
-CONFIGURATION = "genai_config.json"
 #: A planted model is so small that threads wait for each other.
 ONE_THREAD = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
 #: Drafts that are found in the text follow its last two tokens.
@@ -47,7 +46,7 @@ class OnnxRuntimeEngine(InProcess):
         source = str(self._planted.checkpoint(which, "hf"))
         options = ("-m", source, "-o", str(folder), "-p", "fp32", "-e", "cpu")
         convert("onnxruntime_genai.models.builder", options, PACKAGES)
-        decoder = json.loads((folder / CONFIGURATION).read_bytes())["model"]["decoder"]
+        decoder = json.loads((folder / "genai_config.json").read_bytes())["model"]["decoder"]
         return decoder | {"session_options": ONE_THREAD}
 
     def _how_to_draft(self, folder: Path) -> dict[str, Any]:

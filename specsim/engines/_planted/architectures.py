@@ -80,8 +80,7 @@ def build(law: Law, context: int, architecture: str = "llama", head: str | None 
         tensors, config = _in_three_layers(tensors), config | {"num_hidden_layers": 3}
     embedded = "backbone.embeddings" if architecture == "mamba2" else "model.embed_tokens"
     shared = {f"{embedded}.weight": layout.embedding(), "lm_head.weight": layout.output()}
-    for name, tensor in tensors.items():
-        shared[name if name.rpartition(".")[2] in BARE else f"{name}.weight"] = tensor
+    shared |= {n if n.rpartition(".")[2] in BARE else f"{n}.weight": one for n, one in tensors.items()}
     return Checkpoint(architecture, _config(layout, context, architecture, heads) | config, shared)
 
 

@@ -66,12 +66,6 @@ def best_length(most, alpha, drafting, joining, prompt_tokens, context, draft_co
 
 
 @kernel
-def length_of_band(share, most):
-    """6, 4, 3 or 2 drafted tokens, at most `most`, by the share of drafted tokens that were accepted."""
-    return min(6 if share > 0.8 else 4 if share > 0.6 else 3 if share > 0.4 else 2, most)
-
-
-@kernel
 def classified_length(v, accepted, most, missed, false_alarm):
     """The tokens that are drafted, by a uniform v, until one is taken for rejected.
 
@@ -200,7 +194,9 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals, le
                     right = accepted_tokens(verify[slot], alphas[i], survival, most)
                     gammas[slot] = classified_length(guess[slot], right, most, parameters[1], parameters[2])
                 elif policy == BANDS:
-                    gammas[slot] = length_of_band(known[slot, 0] / known[slot, 2], most)
+                    share = known[slot, 0] / known[slot, 2]  # of drafted tokens that were accepted
+                    length = 6 if share > 0.8 else 4 if share > 0.6 else 3 if share > 0.4 else 2
+                    gammas[slot] = min(length, most)
         elif policy == GOODPUT and drafting:
             alpha = (recent_accepted + PRIOR_TESTS * prior) / (recent_tested + PRIOR_TESTS)
             chosen = best_length(most, alpha, drafting, joining, prompt_tokens, context, seen, target, draft)

@@ -304,7 +304,7 @@ def _replicate(cost: BatchCost, setup: Setup, stop: Ints, work: Workload, key: K
     started, first, finished, arrivals = (one[counted] for one in (started, first, finished, drawn.arrivals))
     latency = finished - arrivals
     half = len(latency) // 2
-    found = {
+    return {
         "drafts": totals["drafts"],
         "goodput": totals["tokens"] / totals["seconds"],
         "request_rate": capacity if full is totals else totals["finished"] / totals["seconds"],
@@ -319,10 +319,8 @@ def _replicate(cost: BatchCost, setup: Setup, stop: Ints, work: Workload, key: K
         "latency": float(latency.mean()),
         "half_1": float(latency[:half].mean()),
         "half_2": float(latency[half:].mean()),
+        **{f"latency_p{percent}": float(np.percentile(latency, percent)) for percent in PERCENTILES},
     }
-    for percent in PERCENTILES:
-        found[f"latency_p{percent}"] = float(np.percentile(latency, percent))
-    return found
 
 
 def _load(rate: float | None, capacity: Estimate) -> str:
