@@ -74,16 +74,22 @@ def draw_words(steps, words):  # type: ignore[no-untyped-def]
 
 @kernel
 def draw_and_count(entries, last, steps, words, emitted):  # type: ignore[no-untyped-def]
-    """What a step cannot do without: words, a look-up and a count for each draft and for the last token."""
+    """What a step cannot do without: words, and a look-up and a count for each draft and for the last token.
+    That one is drawn from one of two tables: here a bit of its word says from which."""
     mask, rows = np.uint32(last.shape[1] - 1), emitted.shape[0] - 1
-    found = np.empty(words.shape[1], np.uint32)
+    found, both, width = np.empty(words.shape[1], np.uint32), last.reshape(-1), np.uint32(last.shape[1])
     for first in range(0, steps, words.shape[1]):
         fill_words(1, 2, 4, first, words)
         for i in range(GAMMA + 1):
             draws = words[i]
-            for s in range(found.size):
-                column = np.uint64(draws[s] & mask)
-                found[s] = np.uint32(entries[0, column]) if i < GAMMA else last[0, column]
+            if i < GAMMA:
+                for s in range(found.size):
+                    found[s] = np.uint32(entries[0, np.uint64(draws[s] & mask)])
+            else:
+                for s in range(found.size):
+                    found[s] = (draws[s] >> np.uint32(31)) * width + (draws[s] & mask)
+                for s in range(found.size):
+                    found[s] = both[np.uint64(found[s])]
             for s in range(found.size):
                 found[s] = min(draws[s], found[s]) & mask
             for s in range(0, found.size - 7, 8):
@@ -94,7 +100,7 @@ def draw_and_count(entries, last, steps, words, emitted):  # type: ignore[no-unt
 def against_parts(report: Report, size: int) -> None:
     """A program that draws the same words, looks up and counts, and does nothing else, beside the whole."""
     p, q = synthetic_pair("zipf", size, 0.8, rng=0)
-    steps = 2**25  # long enough for the tables, which are made once, not to count
+    steps = 2**26  # long enough for the tables, which are made once, not to count
     entries, last, *_ = get("standard").fixed_pair.tables(p, q, chain(GAMMA))
     words = np.empty((word_count(GAMMA), BATCH), np.uint32)
     emitted = np.zeros((8 if size <= 4096 else 1, last.shape[1]), np.int32)
