@@ -15,7 +15,7 @@ from specsim import default_pair, open_trace
 from specsim.decoding import record
 from specsim.decoding._recording.models import STEPS_PER_TEXT
 from specsim.traces import default_trace, summarise, truncate, writer
-from specsim.traces._analysis import expect_tokens, grouped_autocorrelation, read_alpha
+from specsim.traces._analysis import document_draws, expect_tokens, grouped_autocorrelation, read_alpha
 from specsim.traces._consistency import _Flags, _log_ratios, audit_log
 
 V, GAMMA = 16, 3
@@ -272,6 +272,20 @@ def test_intervals_over_documents_cover_the_truth_as_often_as_they_say(tmp_path,
     # as many as 95 % would give, and as few as would be a disaster: both are binomial
     assert distributions.binom.cdf(covered["documents"], logs, 0.95) > 1e-4
     assert distributions.binom.cdf(covered["tokens"], logs, 0.95) < FALSE_ALARM
+
+
+def test_resamples_are_drawn_with_replacement():
+    drawn = document_draws(4, 1)
+    assert (drawn.sum(axis=1) == 4).all()
+    assert not (drawn == document_draws(4, 2)).all()
+    law = 2000 * distributions.binom.pmf(range(5), 4, 1 / 4)
+
+    def evidence(counts):  # of each document alone: those of one resample depend on each other
+        seen = [np.bincount(column, minlength=5) for column in counts.astype(int).T]
+        return min(distributions.chisquare(one, law).pvalue for one in seen)
+
+    assert evidence(drawn) > FALSE_ALARM / 4
+    assert evidence(np.ones((2000, 4))) < FALSE_ALARM / 4
 
 
 def test_acceptance_that_clings_together_is_seen(tmp_path):
