@@ -243,8 +243,8 @@ def document_draws(documents: int, root: int) -> Floats:
     """[`RESAMPLES`, D] the counts of each of D `documents` in resamples with replacement."""
     drawn = np.random.default_rng(root).integers(documents, size=(RESAMPLES, documents))
     drawn += documents * np.arange(RESAMPLES)[:, None]  # each resample has counts of its own
-    counts = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
-    return counts.astype(np.float64)  # once, for the products
+    drawn = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+    return drawn.astype(np.float64)  # once, for the products
 
 
 def outer_quantiles(draws: Floats, low: Any, high: Any, below: Any) -> Interval:
