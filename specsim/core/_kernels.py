@@ -96,9 +96,9 @@ class Kernel:
         # `_nrt` is numba's runtime, which allocates arrays and counts references; no kernel is called from C
         options |= {"_nrt": not self.inner, "forceinline": self.inner, "no_cfunc_wrapper": True}
         options |= {"nogil": True, "error_model": "numpy", "fastmath": self.fastmath}
-        compiled: Any = numba.njit(self.made(), pipeline_class=_compiler_class(), **options)
         if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
             return self.plain
+        compiled: Any = numba.njit(self.made(), pipeline_class=_compiler_class(), **options)
         # for a constant of its caller it would be compiled a second time
         template_for = compiled.get_call_template
         compiled.get_call_template = lambda given, named: template_for(
@@ -218,7 +218,7 @@ def inner_kernel(function: Callable[..., Any]) -> Kernel:
 summary_kernel, inner_summary_kernel = (partial(Kernel, fastmath=True, inner=one) for one in (False, True))
 
 
-def _fetching() -> Callable[..., Any]:
+def _fetching() -> Callable[..., Any]:  # LLVM's instruction
     from llvmlite import ir  # type: ignore[import-untyped]
     from numba import types
     from numba.core.cgutils import get_or_insert_function, voidptr_t
