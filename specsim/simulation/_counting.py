@@ -144,7 +144,8 @@ def count_chunks(
         (part,) = count_in_turn(source, tally, key, *piece)
         return part
 
-    chunks = (piece for first, end in intervals for piece in pieces(first, end - first, source.chunk))
+    size = min(source.chunk, -(-sum(end - first for first, end in intervals) // threads) or 1)
+    chunks = (piece for first, end in intervals for piece in pieces(first, end - first, size))
     # without a pool an interrupt ends a chunk at once
     return map(chunk, chunks) if threads == 1 else _on_threads(chunk, chunks, threads)
 

@@ -97,8 +97,8 @@ class FixedPairSource:
                 pair.kernel(*self.tables, draft, verify, tokens, accepted)
             else:
                 pair.kernel(self.from_starts(key, start, n), key, start, tokens)
-                accepted, last = (tokens[:-1] >= 0).sum(axis=0), tokens[-1]
-                tokens = np.where(np.arange(len(tokens))[:, None] < accepted, tokens, np.int32(-1))
+                accepted, last = (tokens[:-1] >= 0).sum(axis=0), tokens[-1].copy()
+                tokens[-1] = -1
                 tokens[accepted, np.arange(n)] = last
             yield Batch(start, tokens, accepted)
 
