@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from specsim.core._tables import CONFIDENCE, Line, Piece, Shown, Table, span
 from specsim.core._types import Floats, check_between, checked
@@ -139,8 +139,8 @@ def compare_acceptance(
     kind, rows = "samples" if paired else "independent", (np.arange(n), np.arange(n, n + m))
     how: Any = {"n_resamples": EXCHANGES, "batch": max(1, 2**22 // (n + m)), "vectorized": True}
     how |= {"permutation_type": kind, "random_state": np.random.default_rng(0)}
-    ran = stats.permutation_test(rows, difference, **how)
-    reach = stats.norm.isf(false_alarm / 2.0) + stats.norm.ppf(POWER)
+    ran = scipy.stats.permutation_test(rows, difference, **how)
+    reach = scipy.stats.norm.isf(false_alarm / 2.0) + scipy.stats.norm.ppf(POWER)
     detectable = float(reach * np.std(ran.null_distribution))
     return AcceptanceComparison(logs, false_alarm, change, paired, float(ran.pvalue), detectable)
 

@@ -13,7 +13,7 @@ from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import milp
+import scipy
 
 Form = dict[str, float]
 Bounds = list[tuple[Form, float, float]]  # of forms, the least and the most
@@ -127,8 +127,8 @@ def _minimize(form: Form, bounds: Bounds, whole: bool = False) -> tuple[float, F
     # HiGHS 1.12 presolves some programs of whole unknowns to a wrong optimum
     options = {"time_limit": SECONDS, "mip_rel_gap": 0.0, "presolve": not whole}
     # with no whole unknown too: the solver and the numbers of `linprog`, without its copies
-    kinds = [whole] * len(names)
-    found = milp(rows[0], integrality=kinds, constraints=(rows[1:], low, high), options=options)
+    kinds, limits = [whole] * len(names), (rows[1:], low, high)
+    found = scipy.optimize.milp(rows[0], integrality=kinds, constraints=limits, options=options)
     if found.status:
         return math.inf if found.status == 2 else -math.inf, {}
     return float(found.fun), dict(zip(names, np.round(found.x) if whole else found.x, strict=True))

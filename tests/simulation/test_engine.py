@@ -89,6 +89,13 @@ def test_counts_do_not_depend_on_threads_or_chunks(all_sources, kind, monkeypatc
     assert same(count(in_small_batches(source, monkeypatch), steps, threads=2), whole)
 
 
+def test_threads_share_steps_that_are_fewer_than_a_chunk(all_sources):
+    source = all_sources["fixed pair"]
+    tally = StepTally(source.tree.depth, source.vocab_size)
+    parts = count_chunks(source, tally, KEY, [(0, 9001)], threads=3)
+    assert sorted(part.steps for part in parts) == [2999, 3001, 3001]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_are_those_of_the_steps_one_by_one(all_sources, kind):
     source, steps = all_sources[kind], 200

@@ -12,8 +12,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import bdtr
 
 from specsim.auditing._cases.shapes import ORDERS, Block, ShapedRows, ShapesCase
 from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, first_impossible, pit_bin
@@ -353,8 +353,8 @@ def _count_halves(tokens: Sequence[Floats], v: Floats, rows: ShapedRows, halves:
     for row, images in zip(halves, tokens, strict=True):
         number = np.add.reduceat(images >= 0.0, starts, dtype=np.int64)
         low = np.add.reduceat((images >= 0.0) & (images < 0.5), starts, dtype=np.int64)
-        below = np.where(low > 0, bdtr(np.maximum(low - 1, 0), number, 0.5), 0.0)
-        image = below + v[starts] * (bdtr(low, number, 0.5) - below)
+        below = np.where(low > 0, scipy.special.bdtr(np.maximum(low - 1, 0), number, 0.5), 0.0)
+        image = below + v[starts] * (scipy.special.bdtr(low, number, 0.5) - below)
         bins = np.minimum((image[number > 0] * PIT_BINS).astype(np.int64), PIT_BINS - 1)
         row += np.bincount(bins, minlength=PIT_BINS)
 

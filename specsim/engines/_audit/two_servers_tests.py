@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from specsim.auditing._checks.two_samples import LEAST as LEAST_LOG
 from specsim.auditing._checks.two_samples import detectable, totals
@@ -150,7 +150,7 @@ def _table_test(name: str, prompts: Numbered, i: int, level: float) -> TestResul
 def _chains_test(name: str, prompts: Numbered, level: float) -> TestResult:
     logs = np.sum([one.chains.log_es for _, one in prompts], axis=0)
     texts = sum(int(one.chains.counts[:, 0].sum()) for _, one in prompts)
-    log_e = max(float(logsumexp(logs) - np.log(len(logs))), LEAST_LOG)
+    log_e = max(float(scipy.special.logsumexp(logs) - np.log(len(logs))), LEAST_LOG)
     found = TestResult.of(name, texts, STATES, log_e, level)
     return replace(found, text=_chain_words(prompts)) if found.rejected else found
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import entr
 
 from specsim.core._files import read_table
 from specsim.core._types import Floats, Ints
@@ -140,7 +140,7 @@ def _cut(rows: Floats, steps: Sequence[str], sampling: Sampling) -> Floats:
 def _typical(rows: Floats, mass: float) -> NDArray[np.bool_]:
     """The fewest tokens with `mass` whose surprise is nearest to the entropy (Meister et al. 2023, eq. 5)."""
     with np.errstate(divide="ignore"):
-        far = np.abs(-np.log(rows) - entr(rows).sum(axis=1, keepdims=True))
+        far = np.abs(-np.log(rows) - scipy.special.entr(rows).sum(axis=1, keepdims=True))
     order = far.argsort(axis=1, kind="stable")
     before = (np.take_along_axis(rows, order, axis=1).cumsum(axis=1) < mass).sum(axis=1, keepdims=True)
     last = np.take_along_axis(order, np.minimum(before, rows.shape[1] - 1), axis=1)
