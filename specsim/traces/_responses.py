@@ -101,8 +101,7 @@ def _completions(given: dict[str, Any], strict: bool) -> Logged:
     if strict and not len(names) == len(own) == len(lists):
         raise ValueError(f"{len(names)} tokens, {len(own)} token_logprobs, {len(lists)} top_logprobs")
     listed = [one or {} for one in lists]
-    values = [*chain.from_iterable(map(dict.values, listed))]
-    column = Column([*chain.from_iterable(listed)], None, values)
+    column = Column([*chain.from_iterable(listed)], None, [*chain.from_iterable(map(dict.values, listed))])
     return Logged(Column(names, None, own), [0, *accumulate(map(len, listed))], column, True)
 
 
@@ -112,11 +111,9 @@ def _sglang(info: dict[str, Any]) -> Logged:
     if len(lists) != len(own):
         raise ValueError(f"{len(own)} output_token_logprobs, {len(lists)} output_top_logprobs")
     listed = [one or () for one in lists]
-    columns = (
-        Column(None, [one[1] for one in some], [one[0] for one in some])
-        for some in (own, [*chain.from_iterable(listed)])
-    )
-    return Logged(next(columns), [0, *accumulate(map(len, listed))], next(columns), True)
+    sides = own, [*chain.from_iterable(listed)]
+    given, others = (Column(None, [one[1] for one in some], [one[0] for one in some]) for some in sides)
+    return Logged(given, [0, *accumulate(map(len, listed))], others, True)
 
 
 def number(value: Any) -> float:

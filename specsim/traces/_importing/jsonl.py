@@ -29,7 +29,7 @@ SUFFIXES = (".jsonl", ".ndjson")
 
 #: Listed tokens that are kept together, and bytes after which progress is reported.
 BATCH, TOLD_AT = 2**18, 2**20
-#: Bytes that a thread reads at once, but for the rest of a line, and how often before they are needed.
+#: Bytes that are read at once, but for the rest of a line, and how many items a thread makes ahead.
 BLOCK, AHEAD = 2**22, 2
 
 
@@ -87,7 +87,7 @@ def _read(source: Source, tokens: Tokens) -> Logged:
     largest = max((number for number, _ in met if number is not None), default=0)
     size = max(source.vocab_size or 0, largest + 1 if ids else len(names))
     about, top = [file.about for file in files], max(1, spool.most)
-    return Logged(size, 0, top, False, True, spool.total, _steps(spool, tokens), facts, files=about)
+    return Logged(size, 0, top, False, True, spool.total, _ahead(_steps(spool, tokens)), facts, files=about)
 
 
 class Texts:
@@ -103,21 +103,27 @@ class Texts:
         return {"file": self.path.name, "bytes": self.done, "sha256": self._digest.hexdigest()}
 
     def __iter__(self) -> Iterator[Text]:
-        number = 0
-        with open_file(self.path) as file, ThreadPoolExecutor(1) as thread:
-            reading = deque(thread.submit(self._read, file) for _ in range(AHEAD))
-            while block := reading.popleft().result():
-                reading.append(thread.submit(self._read, file))
-                for line in BytesIO(block):  # decoded line by line, so that an error has a line number
-                    number += 1
-                    self.done += len(line)
-                    if not line.isspace():
-                        yield from parse_line(line, f"{self.path}, line {number}", self._tokens)
+        with open_file(self.path) as file:
+            blocks = map(BytesIO, _ahead(self._blocks(file)))
+            # decoded line by line, so that an error has a line number
+            for number, line in enumerate(itertools.chain.from_iterable(blocks), 1):
+                self.done += len(line)
+                if not line.isspace():
+                    yield from parse_line(line, f"{self.path}, line {number}", self._tokens)
 
-    def _read(self, file: IO[bytes]) -> bytes:
-        block = file.read(BLOCK) + file.readline()
-        self._digest.update(block)
-        return block
+    def _blocks(self, file: IO[bytes]) -> Iterator[bytes]:
+        while block := file.read(BLOCK) + file.readline():
+            self._digest.update(block)
+            yield block
+
+
+def _ahead(items: Iterator[Any]) -> Iterator[Any]:
+    """These items, which a thread makes while the ones before are used."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = deque(thread.submit(next, items, None) for _ in range(AHEAD))
+        while item := coming.popleft().result():
+            coming.append(thread.submit(next, items, None))
+            yield item
 
 
 # From rows to steps.
@@ -198,12 +204,10 @@ class _Spool:
 
 def _joined(parts: list[tuple[str, Rows]]) -> _Side:
     rows = [part for _, part in parts]
-    sizes = [len(part.own) for part in rows]
     lengths = np.concatenate([np.diff(part.ends) for part in rows])
-    joined = (np.concatenate([part[field] for part in rows]) for field in (0, 1, 3, 4))
-    position, own, numbers, logprobs = joined
+    position, own, numbers, logprobs = (np.concatenate([part[i] for part in rows]) for i in (0, 1, 3, 4))
     ends = np.concatenate([[0], np.cumsum(lengths)])
-    line = np.repeat(np.arange(len(parts)), sizes)
+    line = np.repeat(np.arange(len(parts)), [len(part.own) for part in rows])
     return _Side([place for place, _ in parts], line, Rows(position, own, ends, numbers, logprobs))
 
 
@@ -211,11 +215,10 @@ def _steps(spool: _Spool, tokens: Tokens) -> Iterator[Places]:
     size = max(1, BATCH // max(1, spool.most))  # each row may list that many
     for documents, *sides in spool:
         for first in range(0, len(documents), size):
-            chosen = slice(first, first + size)
-            p, q = (side.part(first, min(first + size, len(documents))) for side in sides)
+            some, (p, q) = documents[first : first + size], (side.part(first, first + size) for side in sides)
             listings = _listings(p.rows, tokens), _listings(q.rows, tokens)
-            steps = _one_by_one(documents[chosen], p, q, tokens)
-            yield Places(documents[chosen], tokens.ids_of(p.rows.own), *listings, steps)
+            steps = _one_by_one(some, p, q, tokens)
+            yield Places(some, tokens.ids_of(p.rows.own), *listings, steps)
 
 
 def _listings(rows: Rows, tokens: Tokens) -> Listings:
