@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from llvmlite.binding import get_host_cpu_features
+from llvmlite.binding import get_host_cpu_name
+from numba.core.registry import cpu_target
 
 from specsim.core._provenance import installed_version, specsim_version
 
@@ -45,10 +46,12 @@ class Report:
 
     @property
     def machine(self) -> dict[str, Any]:
-        known, features = {"avx512f": "AVX-512", "avx2": "AVX2"}, get_host_cpu_features()
-        vectors = next((known[name] for name in known if features.get(name)), platform.machine())
-        cores = len(os.sched_getaffinity(0))
-        return {"processor": _processor(), "vectors": vectors, "cores": cores, "system": platform.system()}
+        """NUMBA_CPU_NAME and NUMBA_CPU_FEATURES may have kernels compiled for an older processor."""
+        _, taken, features = cpu_target.target_context.codegen().magic_tuple()
+        known, cores = {"+avx512f": "AVX-512", "+avx2": "AVX2"}, len(os.sched_getaffinity(0))
+        vectors = next((known[one] for one in known if one in features.split(",")), platform.machine())
+        processor = _processor() + (f", kernels for {taken}" if taken != get_host_cpu_name() else "")
+        return {"processor": processor, "vectors": vectors, "cores": cores, "system": platform.system()}
 
     @property
     def versions(self) -> dict[str, str]:
@@ -60,7 +63,7 @@ class Report:
     def header(self) -> str:
         versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
         processor, vectors, cores, _ = self.machine.values()
-        return f"{processor}, {vectors}, {cores} cores; {versions}; medians of {ROUNDS}"
+        return f"{processor}, {vectors}, {cores} cores; {versions}; medians of {ROUNDS} or more"
 
     def add(self, name: str, values: np.ndarray | float, wanted: str = "", detail: str = "") -> None:
         """Print and keep one row; `values` are the pairwise ratios."""

@@ -109,7 +109,7 @@ def against_parts(report: Report, size: int) -> None:
     def parts() -> None:
         draw_and_count(entries, last, steps, words, emitted)
 
-    limit, time = in_turn(parts, whole, clock=process_time)
+    limit, time = in_turn(parts, whole, 15, clock=process_time)
     alone, _ = in_turn(lambda: draw_words(steps, words), whole, clock=process_time)
     detail = (
         f"{1e9 * np.median(time) / steps:.1f} ns a step; parts {1e9 * np.median(limit) / steps:.1f}, "

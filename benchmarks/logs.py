@@ -21,7 +21,8 @@ from specsim.distributions import synthetic_pair
 from specsim.traces import import_trace, summarise, writer
 from specsim.traces._analysis import summarise_and_read
 
-GAMMA = 5
+#: Reads of memory vary more than computing, and take little time.
+GAMMA, READS, IMPORTS = 5, 31, 15
 
 
 def measure(report: Report) -> None:
@@ -45,7 +46,7 @@ def alpha(report: Report, size: int, dtype: str) -> None:
                 list(pool.map(np.sum, words))
 
         def beside(name: str, analyse: Callable[[], object], wanted: str) -> None:
-            plain, ours = in_turn(read, analyse)
+            plain, ours = in_turn(read, analyse, READS)
             speeds = f"{total / np.median(ours) / 1e9:.1f} GB/s of {total / np.median(plain) / 1e9:.1f}"
             report.add(f"bytes/s: {name} / plain read, V = {size:,}, {dtype}", plain / ours, wanted, speeds)
 
@@ -68,7 +69,7 @@ def jsonl(report: Report, form: str) -> None:
         def convert() -> None:
             import_trace(files[0], Path(folder) / f"trace-{next(number)}", draft=files[1], progress=False)
 
-        plain, read = in_turn(parse, convert)
+        plain, read = in_turn(parse, convert, IMPORTS)
         report.add(f"MB/s: import of JSON Lines, {form}", total / read / 1e6, "≥ 60")
         report.add(f"bytes/s: the same / one pass of orjson alone, {form}", plain / read)
 
