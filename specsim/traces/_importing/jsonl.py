@@ -103,18 +103,18 @@ class Texts:
         return {"file": self.path.name, "bytes": self.done, "sha256": self._digest.hexdigest()}
 
     def __iter__(self) -> Iterator[Text]:
-        with open_file(self.path) as file:
-            blocks = map(BytesIO, _ahead(self._blocks(file)))
-            # decoded line by line, so that an error has a line number
-            for number, line in enumerate(itertools.chain.from_iterable(blocks), 1):
-                self.done += len(line)
-                if not line.isspace():
-                    yield from parse_line(line, f"{self.path}, line {number}", self._tokens)
+        blocks = map(BytesIO, _ahead(self._blocks()))
+        # decoded line by line, so that an error has a line number
+        for number, line in enumerate(itertools.chain.from_iterable(blocks), 1):
+            self.done += len(line)
+            if not line.isspace():
+                yield from parse_line(line, f"{self.path}, line {number}", self._tokens)
 
-    def _blocks(self, file: IO[bytes]) -> Iterator[bytes]:
-        while block := file.read(BLOCK) + file.readline():
-            self._digest.update(block)
-            yield block
+    def _blocks(self) -> Iterator[bytes]:
+        with open_file(self.path) as file:
+            while block := file.read(BLOCK) + file.readline():
+                self._digest.update(block)
+                yield block
 
 
 def _ahead(items: Iterator[Any]) -> Iterator[Any]:
